@@ -84,7 +84,7 @@ CREATE TABLE asset_facts (
     asset {{blob}} NOT NULL,
     symbol TEXT NOT NULL,
     -- When it was last reported; NULL, as is all that is reported, before the first time.
-    told_us BIGINT,
+    reported_us BIGINT,
     -- The program that keeps it: by name where it keeps tokens, else by address, and then nothing more is reported.
     program TEXT,
     decimals BIGINT,
@@ -311,8 +311,8 @@ CREATE TABLE deposits (
     tx_life {{blob}} NOT NULL,
     asset {{blob}} NOT NULL,
     sender {{blob}} NOT NULL,
-    -- The rule that named the sender: 'told' where the leg itself does, as on EVM.
-    sender_rule TEXT NOT NULL DEFAULT 'told',
+    -- The rule that named the sender: 'reported' where the leg itself does, as on EVM.
+    sender_rule TEXT NOT NULL DEFAULT 'reported',
     recipient {{blob}} NOT NULL,
     amount {{blob}} NOT NULL,
     amount_text TEXT NOT NULL,
@@ -473,14 +473,14 @@ CREATE TABLE balances_due (
     -- 'listed' (an asset), 'taken_back' (the block that was read was not final after all).
     reason TEXT NOT NULL DEFAULT 'moved',
     -- Since when it was asked for and endpoints did not report the same, of which assets, and when it is asked for again.
-    untold_us BIGINT,
-    untold_assets TEXT NOT NULL DEFAULT '',
+    unreported_us BIGINT,
+    unreported_assets TEXT NOT NULL DEFAULT '',
     again_us BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (chain, address, block_number)
 );
 CREATE INDEX balances_due_next ON balances_due (chain, block_number, queued_us);
 CREATE INDEX balances_due_reason ON balances_due (chain, reason, queued_us);
-CREATE INDEX balances_due_untold ON balances_due (chain, untold_us) WHERE untold_us IS NOT NULL;
+CREATE INDEX balances_due_unreported ON balances_due (chain, unreported_us) WHERE unreported_us IS NOT NULL;
 
 -- Since when each asset is followed.
 CREATE TABLE balance_assets (
@@ -489,7 +489,7 @@ CREATE TABLE balance_assets (
     -- The first block that was searched for it: what moved of it before was not seen.
     followed_from BIGINT NOT NULL,
     -- Since when nobody reports how much of it anybody holds; NULL while somebody does.
-    untold_us BIGINT,
+    unreported_us BIGINT,
     -- From which block on all that moves of it is seen; NULL where it is not, and then nothing is compared.
     explained_from BIGINT,
     -- The settings by which that is so, as text.

@@ -13,7 +13,7 @@ use landfall_chain::{Address, Chain};
 use crate::identity::{IdError, IdentityStatus, check_id};
 use crate::request::{self, Request, RequestIdError};
 
-/// How many bad rows of a file are told at once.
+/// How many bad rows of a file are reported at once.
 const BAD_ROWS_MAX: usize = 20;
 const COLUMNS: [&str; 4] = ["account_id", "type", "chains", "address"];
 
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_csv_file_is_read_and_every_bad_row_is_told_with_its_line() {
+    fn a_csv_file_is_read_and_every_bad_row_is_reported_with_its_line() {
         let good = format!(
             "account_id,type,chains,address\na,SEGREGATED,BASE_MAINNET|POLYGON_MAINNET,{ADDRESS}\n\nb,OMNIBUS,BASE_SEPOLIA,{ADDRESS}\n"
         );

@@ -1,7 +1,7 @@
 //! The composition root: configuration -> store, chains, workers; supervision and shutdown. The only room that knows
-//! which chains exist, and `any_chain` and `cluster` are its only files that tell their families apart.
+//! which chains exist, and `any_chain` and `cluster` are its only files that report their families apart.
 //!
-//! Promises: what is wrong with the configuration is told before anything is written; a worker that ends unasked
+//! Promises: what is wrong with the configuration is reported before anything is written; a worker that ends unasked
 //! ends the process; a stop is done within 10 s.
 
 mod any_chain;

@@ -18,7 +18,7 @@ pub struct Held {
     pub amount: U256,
     /// The number of that block.
     pub number: u64,
-    /// `None` where a chain tells only the number.
+    /// `None` where a chain reports only the number.
     pub hash: Option<BlockHash>,
     pub read_at: Timestamp,
     /// What is in `amount` by deposits that are not CONFIRMED.
@@ -99,14 +99,14 @@ impl Held {
 }
 
 impl Readings {
-    /// What `moved` leaves unexplained, if anything. A token whose contract tells absurd amounts saturates.
+    /// What `moved` leaves unexplained, if anything. A token whose contract reports absurd amounts saturates.
     pub fn unexplained(&self, moved: &Moved) -> Option<Unexplained> {
         let explained = self.had.amount.saturating_add(moved.came);
-        let told = self.has.amount.saturating_add(moved.left);
-        match told.cmp(&explained) {
+        let reported = self.has.amount.saturating_add(moved.left);
+        match reported.cmp(&explained) {
             Ordering::Equal => None,
-            Ordering::Greater => Some(Unexplained::More(told - explained)),
-            Ordering::Less => Some(Unexplained::Less(explained - told)),
+            Ordering::Greater => Some(Unexplained::More(reported - explained)),
+            Ordering::Less => Some(Unexplained::Less(explained - reported)),
         }
     }
 
@@ -114,8 +114,8 @@ impl Readings {
     pub fn short_of(&self, moved: &Moved) -> Option<U256> {
         let sure = moved.came.saturating_sub(moved.pending);
         let explained = self.had.amount.saturating_add(sure);
-        let told = self.has.amount.saturating_add(moved.left);
-        explained.checked_sub(told).filter(|short| !short.is_zero())
+        let reported = self.has.amount.saturating_add(moved.left);
+        explained.checked_sub(reported).filter(|short| !short.is_zero())
     }
 }
 

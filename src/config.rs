@@ -182,7 +182,7 @@ impl Config {
         self.chains.get(&chain).ok_or(NotConfigured(chain))
     }
 
-    /// What the API is told, when it listens at `listening`.
+    /// What the API is reported, when it listens at `listening`.
     pub fn api_settings(&self, listening: SocketAddr, networks: Vec<Network>) -> Settings {
         let host = self.api_host.clone().unwrap_or_else(|| listening.to_string());
         let (limits, retired) = (self.api_limits.clone(), self.retired.clone());
@@ -328,7 +328,7 @@ fn key(key: &str, what: impl ToString) -> ConfigError {
 }
 
 /// serde quotes the value it did not expect, and the field that it does not know, which may be a URL with a secret: only what was
-/// expected is told.
+/// expected is reported.
 fn without_values(message: &str) -> String {
     match message.rsplit_once(", expected ") {
         Some((found, expected)) if found.starts_with("invalid ") => {
@@ -349,7 +349,7 @@ fn is_plain(text: &str) -> bool {
     quoted.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
-/// Reads a URL of which there is no doubt where its host is: all else in it may be secret, and is not told. `form` is how it is written.
+/// Reads a URL of which there is no doubt where its host is: all else in it may be secret, and is not reported. `form` is how it is written.
 fn url(at: &str, text: &str, form: &str) -> Result<Url, ConfigError> {
     if is_doubtful(text) {
         return Err(key(at, format!("the URL cannot be taken apart: expected {form}, {WRITTEN}")));
@@ -440,7 +440,7 @@ mod tests {
         let header = ("Authorization".to_owned(), "Bearer canary".to_owned());
         assert_eq!((chain.agree, &chain.rpc[2].headers), (Some(2), &vec![header]));
         assert!(!format!("{chain:?}").contains("canary"));
-        assert_eq!(chain.proof, Some(ReadProof::Listed));
+        assert_eq!(chain.proof, Some(ReadProof::Candidate));
         assert_eq!((chain.start, &chain.finality), (Start::Number(100), &Some(FinalityRule::confirmations(12))));
         assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets[0].from), (Some(250), 5, 9));
         assert_eq!(chain.balances_per_sec, Some(500));
@@ -686,7 +686,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_url_or_a_header_stands_in_a_place_of_something_else_nothing_of_it_is_told() {
+    fn where_a_url_or_a_header_stands_in_a_place_of_something_else_nothing_of_it_is_reported() {
         let cases = [
             ("headers = { \"Authorization: canary\" = \"\" }", ".headers.Authorization: no HTTP header can hold this"),
             ("headers = {}, \"https://me:canary@b\" = 1", ": unknown field, expected `url` or `headers`"),

@@ -1,4 +1,4 @@
-//! Events: what clients are told, as the bytes that are signed.
+//! Events: what clients are reported, as the bytes that are signed.
 //!
 //! Invariants: the id of a deposit's event is a pure function of the leg, the status and how often the deposit had entered
 //! that status before; that of an identity's event is one of the change, its moment included: a person who decides the same
@@ -96,7 +96,7 @@ pub struct DepositData<'a> {
 /// The `data` of an `identity_status_update` event: the fields of the interface in its order.
 #[derive(Serialize)]
 struct IdentityData<'a> {
-    identity: IdentityTold<'a>,
+    identity: IdentityReported<'a>,
     affected_account_ids: &'a [String],
     status_reason: &'a str,
     previous_status: &'static str,
@@ -104,7 +104,7 @@ struct IdentityData<'a> {
 }
 
 #[derive(Serialize)]
-struct IdentityTold<'a> {
+struct IdentityReported<'a> {
     id: &'a str,
     label: &'a str,
     identity_type: &'static str,
@@ -171,7 +171,7 @@ impl IdentityEvent {
         }
         let id = EventId(uuid_of(&hasher.finalize().into()));
         let data = IdentityData {
-            identity: IdentityTold {
+            identity: IdentityReported {
                 id: &after.id,
                 label: &after.label,
                 identity_type: after.kind.name(),

@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::lease::Turn;
 use crate::store::{Db, StoreError, feed};
 use crate::time::{Clock, Pulse, Timestamp};
-use crate::turn::Turn;
 
 const LEASE_NAME: &str = "feed";
 /// How long nobody else takes over from a holder that says nothing.

@@ -24,17 +24,17 @@ pub enum IncidentKind {
     /// transaction with more than it paid. It names the deposit.
     OverCredited,
     /// A proved block is read otherwise than before.
-    ReadOtherwise,
+    LegMissing,
     /// A block needs a newer version to be proved.
     UpgradeNeeded,
     /// The source refuses for good for another reason.
     SourceRefused,
     /// The store contradicts itself.
-    BrokenBooks,
+    InconsistentStore,
     /// A changed setting would have shown more in blocks that were followed without it.
-    UnreadBlocks,
+    CoverageGap,
     /// A chain says otherwise of a listed asset than the configuration does.
-    AssetDiffers,
+    AssetMismatch,
     /// An address holds less than its CONFIRMED deposits make. It names the address and the asset.
     BalanceShort,
 }
@@ -66,12 +66,12 @@ impl IncidentKind {
         IncidentKind::PostFinalityReorg,
         IncidentKind::DeepReorg,
         IncidentKind::OverCredited,
-        IncidentKind::ReadOtherwise,
+        IncidentKind::LegMissing,
         IncidentKind::UpgradeNeeded,
         IncidentKind::SourceRefused,
-        IncidentKind::BrokenBooks,
-        IncidentKind::UnreadBlocks,
-        IncidentKind::AssetDiffers,
+        IncidentKind::InconsistentStore,
+        IncidentKind::CoverageGap,
+        IncidentKind::AssetMismatch,
         IncidentKind::BalanceShort,
     ];
 
@@ -81,12 +81,12 @@ impl IncidentKind {
             IncidentKind::PostFinalityReorg => "post_finality_reorg",
             IncidentKind::DeepReorg => "deep_reorg",
             IncidentKind::OverCredited => "over_credited",
-            IncidentKind::ReadOtherwise => "read_otherwise",
+            IncidentKind::LegMissing => "leg_missing",
             IncidentKind::UpgradeNeeded => "upgrade_needed",
             IncidentKind::SourceRefused => "source_refused",
-            IncidentKind::BrokenBooks => "broken_books",
-            IncidentKind::UnreadBlocks => "unread_blocks",
-            IncidentKind::AssetDiffers => "asset_differs",
+            IncidentKind::InconsistentStore => "inconsistent_store",
+            IncidentKind::CoverageGap => "coverage_gap",
+            IncidentKind::AssetMismatch => "asset_mismatch",
             IncidentKind::BalanceShort => "balance_short",
         }
     }

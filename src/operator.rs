@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use landfall_chain::{BlockRef, Chain};
 
-use crate::decision::{AuditEntry, Author, Decision, Word};
 use crate::deposit::{DepositId, DepositStatus};
 use crate::incident::{Incident, IncidentKind};
+use crate::overrides::{AuditEntry, Author, Decision, Override};
 use crate::printable::is_control;
 use crate::store::{self, Db, StoreError, Tx, audit, cursors, incidents, overrides};
 use crate::time::Timestamp;
@@ -66,7 +66,7 @@ impl Operator<'_> {
     /// See [`DecideError`].
     pub async fn halt(&self, db: &Db, chain: Chain) -> Result<(), DecideError> {
         let mut tx = self.begin(db).await?;
-        self.put(&mut tx, chain, Word::Halt, FOR_EVER).await?;
+        self.put(&mut tx, chain, Override::Halt, FOR_EVER).await?;
         Ok(tx.commit().await?)
     }
 
@@ -76,7 +76,7 @@ impl Operator<'_> {
     /// See [`DecideError`].
     pub async fn resume(&self, db: &Db, chain: Chain) -> Result<(), DecideError> {
         let mut tx = self.begin(db).await?;
-        overrides::remove(&mut tx, chain, Word::Halt.kind()).await?;
+        overrides::remove(&mut tx, chain, Override::Halt.kind()).await?;
         self.put_resume(&mut tx, chain).await?;
         Ok(tx.commit().await?)
     }
@@ -91,7 +91,7 @@ impl Operator<'_> {
         let open = incidents::open(&mut tx).await?;
         let reorg = open.iter().find(|found| found.chain == chain && found.kind == IncidentKind::PostFinalityReorg);
         let down_to = reorg.and_then(|reorg| reorg.block_number).ok_or(DecideError::NoReorg { chain })?;
-        self.put(&mut tx, chain, Word::AcceptReorg { down_to }, self.now.plus(ACCEPT_TIME)).await?;
+        self.put(&mut tx, chain, Override::AcceptReorg { down_to }, self.now.plus(ACCEPT_TIME)).await?;
         self.put_resume(&mut tx, chain).await?;
         tx.commit().await?;
         Ok(down_to)
@@ -106,7 +106,7 @@ impl Operator<'_> {
             return Err(DecideError::NoEndpoint { chain });
         }
         let mut tx = self.begin(db).await?;
-        self.put(&mut tx, chain, Word::Agree { endpoints }, self.now.plus(time)).await?;
+        self.put(&mut tx, chain, Override::Agree { endpoints }, self.now.plus(time)).await?;
         Ok(tx.commit().await?)
     }
 
@@ -125,7 +125,7 @@ impl Operator<'_> {
         let hash =
             cursors::canonical_at(&mut tx, chain, number).await?.ok_or(DecideError::NotOurs { chain, number })?;
         let block = BlockRef { number, hash };
-        self.put(&mut tx, chain, Word::ConfirmThrough(block), self.now.plus(time)).await?;
+        self.put(&mut tx, chain, Override::ConfirmThrough(block), self.now.plus(time)).await?;
         tx.commit().await?;
         Ok(block)
     }
@@ -137,11 +137,11 @@ impl Operator<'_> {
     pub async fn clear(&self, db: &Db, chain: Chain) -> Result<usize, DecideError> {
         let mut tx = self.begin(db).await?;
         let decisions = overrides::of_chain(&mut tx, chain).await?;
-        let words: Vec<Word> = decisions.into_iter().map(|decision| decision.word).collect();
+        let actions: Vec<Override> = decisions.into_iter().map(|decision| decision.action).collect();
         let mut cleared = 0;
-        for word in words.iter().filter(|word| word.replaces_a_rule()) {
-            overrides::remove(&mut tx, chain, word.kind()).await?;
-            self.write_down(&mut tx, chain, "clear", &format!("{} {}", word.kind(), word.value())).await?;
+        for action in actions.iter().filter(|action| action.replaces_a_rule()) {
+            overrides::remove(&mut tx, chain, action.kind()).await?;
+            self.write_down(&mut tx, chain, "clear", &format!("{} {}", action.kind(), action.value())).await?;
             cleared += 1;
         }
         if cleared == 0 {
@@ -164,13 +164,13 @@ impl Operator<'_> {
         }
         self.write_down(&mut tx, incident.chain, "resolve", &format!("{id} {}", incident.kind)).await?;
         if let Some(deposit) = incident.deposit {
-            self.look_again(&mut tx, deposit, &incident).await?;
+            self.cross_check(&mut tx, deposit, &incident).await?;
         }
         Ok(tx.commit().await?)
     }
 
     /// What waited because of a deposit that is now resolved is looked at again: PENDING deposits of its transaction.
-    async fn look_again(&self, tx: &mut Tx, resolved: DepositId, by: &Incident) -> Result<(), StoreError> {
+    async fn cross_check(&self, tx: &mut Tx, resolved: DepositId, by: &Incident) -> Result<(), StoreError> {
         let Some(resolved) = store::deposits::by_id(tx, resolved).await? else { return Ok(()) };
         for incident in incidents::of_tx(tx, &resolved, by.kind).await? {
             let Some(waiting) = incident.deposit else { continue };
@@ -213,10 +213,10 @@ impl Operator<'_> {
         Ok(db.begin().await?)
     }
 
-    async fn put(&self, tx: &mut Tx, chain: Chain, word: Word, until: Timestamp) -> Result<(), StoreError> {
-        let (kind, value) = (word.kind(), word.value());
+    async fn put(&self, tx: &mut Tx, chain: Chain, action: Override, until: Timestamp) -> Result<(), StoreError> {
+        let (kind, value) = (action.kind(), action.value());
         let reason = self.reason.to_owned();
-        overrides::put(tx, chain, &Decision { word, reason, until, created_at: self.now }).await?;
+        overrides::put(tx, chain, &Decision { action, reason, until, created_at: self.now }).await?;
         let until = if until == FOR_EVER { String::new() } else { format!(" until {until}") };
         self.write_down(tx, chain, kind, format!("{value}{until}").trim_start()).await
     }
@@ -225,8 +225,8 @@ impl Operator<'_> {
     async fn put_resume(&self, tx: &mut Tx, chain: Chain) -> Result<(), StoreError> {
         let entry = self.entry(chain, "resume", "");
         audit::append(tx, &entry).await?;
-        let (word, reason) = (Word::Resume { id: entry.id() }, self.reason.to_owned());
-        overrides::put(tx, chain, &Decision { word, reason, until: FOR_EVER, created_at: self.now }).await
+        let (action, reason) = (Override::Resume { id: entry.id() }, self.reason.to_owned());
+        overrides::put(tx, chain, &Decision { action, reason, until: FOR_EVER, created_at: self.now }).await
     }
 
     async fn write_down(&self, tx: &mut Tx, chain: Chain, action: &str, what: &str) -> Result<(), StoreError> {

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_takes_what_came_makes_room_and_is_told_of_refusals_only_where_something_was_wrong() {
+    async fn who_takes_what_came_makes_room_and_is_reported_of_refusals_only_where_something_was_wrong() {
         let clock = Clock::new(|| NOW);
         let receiver = Receiver::start(clock).await.unwrap();
         receiver.set_key(&log().key);

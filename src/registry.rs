@@ -9,10 +9,10 @@ mod identities;
 use std::time::{Duration, Instant};
 
 use crate::account::NewAccount;
-use crate::decision::Author;
 use crate::event::TestEvent;
 use crate::identity::{self, LabelError};
 use crate::key::{ApiKey, Environment, KEYS_MAX, PublicKey, Scopes};
+use crate::overrides::Author;
 use crate::printable::is_control;
 use crate::resolver::Resolver;
 use crate::store::accounts::AddAccountError;
@@ -81,7 +81,7 @@ pub enum WebhookError {
     TooMany,
     #[error("no webhook has this id")]
     Unknown,
-    /// Another rotation would end one of them before the time that was told for it.
+    /// Another rotation would end one of them before the time that was reported for it.
     #[error(
         "the keys of the last {PREVIOUS_ROTATIONS_MAX} rotations still sign, until {until}: rotate after that, or with a time of 0, which \
          ends all of them at once"
@@ -202,7 +202,7 @@ pub async fn pair_key(
 
 /// Registers a webhook with signing keys from random bytes; it gets the events that come from now on. As whatever changes
 /// where events go, it stands in the audit. With `resolver` a name that stands for what the webhook must not reach is refused already
-/// now, which is for operators alone to be told; each connection is vetted in any case.
+/// now, which is for operators alone to be reported; each connection is vetted in any case.
 ///
 /// # Errors
 /// A URL that is not taken, and more webhooks than are allowed.

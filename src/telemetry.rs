@@ -24,7 +24,7 @@ pub fn log_to_stderr(filter: Option<&str>, usual: &str) -> MultiProgress {
     let bars = MultiProgress::new();
     let above = AboveBars(bars.clone());
     let writer = move || above.clone();
-    // What cannot be written would be told on stderr, with a panic where that is gone.
+    // What cannot be written would be reported on stderr, with a panic where that is gone.
     let log = fmt::layer().log_internal_errors(false).with_ansi(colours).with_writer(writer);
     registry().with(EnvFilter::new(filter)).with(spoken).with(log).init();
     bars

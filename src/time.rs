@@ -28,7 +28,7 @@ impl Timestamp {
     /// What stands for "not yet" where the interface demands a time.
     pub const EPOCH: Timestamp = Timestamp(0);
 
-    /// From whole seconds, as block headers tell time. Seconds beyond the year 292277 saturate.
+    /// From whole seconds, as block headers report time. Seconds beyond the year 292277 saturate.
     pub fn from_secs(secs: u64) -> Self {
         Timestamp(i64::try_from(secs).unwrap_or(i64::MAX).saturating_mul(1_000_000))
     }

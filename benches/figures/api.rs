@@ -15,9 +15,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use landfall::api::{Api, Limits, Settings};
 use landfall::app::Serving;
-use landfall::decision::Author;
 use landfall::deposit::{Deposit, DepositStatus, Leg};
 use landfall::key::{ApiKey, Environment, Scope};
+use landfall::overrides::Author;
 use landfall::registry;
 use landfall::store::{Connection, Db, Engine, Reader, Tx, deposits};
 use landfall::time::{Clock, Timestamp};
@@ -222,7 +222,7 @@ fn template() -> Deposit {
         tx,
         asset,
         sender: address,
-        sender_rule: SenderRule::Told,
+        sender_rule: SenderRule::Reported,
         recipient: address,
         amount,
         nth: 0,
@@ -279,7 +279,7 @@ struct Caller {
 }
 
 impl Caller {
-    /// Asks again and again, and tells the times that 50 and 99 of 100 answers did not exceed.
+    /// Asks again and again, and reports the times that 50 and 99 of 100 answers did not exceed.
     async fn measure(&mut self, what: &str, paths: impl Iterator<Item = String>) -> anyhow::Result<()> {
         let mut times = Vec::new();
         for path in paths {

@@ -1,4 +1,4 @@
-//! The Solana node: a process of its own that shows blocks of mainnet's size, and what this process tells it on its standard
+//! The Solana node: a process of its own that shows blocks of mainnet's size, and what this process reports it on its standard
 //! input.
 //!
 //! `grow BLOCKS` adds so many at once, `live BLOCKS MS` one every so many milliseconds; both answer when they are there, with
@@ -40,22 +40,22 @@ impl Cluster {
 
     /// Adds so many blocks; the newest slot.
     pub(crate) fn grow(&mut self, blocks: u64) -> anyhow::Result<u64> {
-        Ok(self.tell(&format!("grow {blocks}"))?.parse()?)
+        Ok(self.report(&format!("grow {blocks}"))?.parse()?)
     }
 
     /// The same, one every `slot`.
     pub(crate) fn live(&mut self, blocks: u64, slot: Duration) -> anyhow::Result<u64> {
-        Ok(self.tell(&format!("live {blocks} {}", slot.as_millis()))?.parse()?)
+        Ok(self.report(&format!("live {blocks} {}", slot.as_millis()))?.parse()?)
     }
 
     /// How often it was asked for a whole block, and how often for anything else, since this was last asked.
     pub(crate) fn take_counts(&mut self) -> anyhow::Result<(u64, u64)> {
-        let told = self.tell("counts")?;
-        let (blocks, others) = told.split_once(' ').context("two numbers")?;
+        let reported = self.report("counts")?;
+        let (blocks, others) = reported.split_once(' ').context("two numbers")?;
         Ok((blocks.parse()?, others.parse()?))
     }
 
-    fn tell(&mut self, what: &str) -> anyhow::Result<String> {
+    fn report(&mut self, what: &str) -> anyhow::Result<String> {
         writeln!(self.input, "{what}")?;
         line(&mut self.output)
     }
@@ -85,16 +85,16 @@ pub(crate) async fn serve() -> anyhow::Result<()> {
     // To look for what so many transactions left costs more than all that is measured.
     node.forget_accounts();
     println!("{}", node.url());
-    let (told, mut tell) = tokio::sync::mpsc::channel::<String>(1);
+    let (reported, mut report) = tokio::sync::mpsc::channel::<String>(1);
     let reader = std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
-            if told.blocking_send(line).is_err() {
+            if reported.blocking_send(line).is_err() {
                 break;
             }
         }
     });
-    while let Some(told) = tell.recv().await {
-        let words: Vec<&str> = told.split_whitespace().collect();
+    while let Some(reported) = report.recv().await {
+        let words: Vec<&str> = reported.split_whitespace().collect();
         match words.as_slice() {
             ["grow", blocks] => {
                 for _ in 0..blocks.parse()? {

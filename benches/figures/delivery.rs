@@ -142,10 +142,10 @@ async fn backlog(url: &str, hooks: &Hooks, size: Size) -> anyhow::Result<()> {
         tokio::time::sleep(50 * BEAT).await;
     }
     writeln!(child.stdin.take().context("a pipe")?, "stop")?;
-    let mut told = String::new();
-    BufReader::new(child.stdout.take().context("a pipe")?).read_line(&mut told)?;
+    let mut reported = String::new();
+    BufReader::new(child.stdout.take().context("a pipe")?).read_line(&mut reported)?;
     child.wait()?;
-    let peak: f64 = told.trim().parse()?;
+    let peak: f64 = reported.trim().parse()?;
     println!(
         "  MB of memory at a backlog of {deliveries}, {attempts} of them attempted: {:.0} at the peak (goal < 300)",
         peak / MIB
@@ -153,7 +153,7 @@ async fn backlog(url: &str, hooks: &Hooks, size: Size) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The other process: delivers until its input says something, then tells the most memory it had.
+/// The other process: delivers until its input says something, then reports the most memory it had.
 pub(crate) async fn deliver(words: &[String]) -> anyhow::Result<()> {
     let [url] = words else { anyhow::bail!("{DELIVER} takes one word") };
     let db = Db::open(&url.parse()?).await?;

@@ -84,14 +84,14 @@ pub(crate) async fn measure(size: Size, store: &Store, owners: u64) -> anyhow::R
     if owners == 1 { measure_hits().await } else { Ok(()) }
 }
 
-/// The process that follows: what it is told are the slots to reach, what it tells are seconds of processor time.
+/// The process that follows: what it is reported are the slots to reach, what it reports are seconds of processor time.
 pub(crate) async fn follow(words: &[String]) -> anyhow::Result<()> {
     let [path, url] = words else { anyhow::bail!("{FOLLOW} takes two words") };
     let (db, clock) = (store::open(path).await?, Clock::system());
     let mut catching_up = watcher(url.parse()?, &db, Duration::ZERO)?;
     while !catching_up.tick(clock.now()).await?.caught_up {}
     println!("ready");
-    let last = told()?.parse()?;
+    let last = reported()?.parse()?;
     let begun = process::cpu()?;
     while reached(&db).await? < last {
         catching_up.tick(clock.now()).await?;
@@ -100,7 +100,7 @@ pub(crate) async fn follow(words: &[String]) -> anyhow::Result<()> {
     drop(catching_up);
     let (blocks, used) = backfill(url.parse()?, &db, &clock).await?;
     println!("{blocks} {used}");
-    told()?;
+    reported()?;
     let (source, stop) = (source(vec![url.parse()?], POLL)?, CancellationToken::new());
     let balances = balances(Arc::clone(&source), &db)?;
     let mut watcher = watcher_over(source, &db, POLL)?;
@@ -111,7 +111,7 @@ pub(crate) async fn follow(words: &[String]) -> anyhow::Result<()> {
     let until_reached = async {
         let begun = process::cpu()?;
         println!("running");
-        let last = tokio::task::spawn_blocking(told).await??.parse()?;
+        let last = tokio::task::spawn_blocking(reported).await??.parse()?;
         while reached(&db).await? < last {
             tokio::time::sleep(LOOK).await;
         }
@@ -127,7 +127,7 @@ pub(crate) async fn follow(words: &[String]) -> anyhow::Result<()> {
 /// processor time.
 async fn backfill(url: Url, db: &Db, clock: &Clock) -> anyhow::Result<(u64, f64)> {
     let finalized = Cursor::load(&mut db.read().await?, CHAIN).await?.finalized.context("something is final")?.number;
-    let (from, proof) = (FIRST_SLOT + 1, ReadProof::Listed);
+    let (from, proof) = (FIRST_SLOT + 1, ReadProof::Candidate);
     let job = Job { from, to: Some(finalized), proof, scope: Scope::All, dry_run: false };
     let mut backfill = Backfill::begin(watcher(url, db, Duration::ZERO)?, job).await?;
     let begun = process::cpu()?;
@@ -179,7 +179,7 @@ fn two(words: &str) -> anyhow::Result<(f64, f64)> {
     Ok((one.parse()?, other.parse()?))
 }
 
-fn told() -> anyhow::Result<String> {
+fn reported() -> anyhow::Result<String> {
     line(&mut std::io::stdin().lock())
 }
 
@@ -217,7 +217,7 @@ fn watcher_over(source: Arc<SolanaSource>, db: &Db, poll: Duration) -> anyhow::R
     let network = network()?;
     let settings = Settings {
         start: Start::Number(FIRST_SLOT + 1),
-        proof: ReadProof::Listed,
+        proof: ReadProof::Candidate,
         poll,
         failed_grace: Duration::from_secs(3_600),
         finality_stall: None,

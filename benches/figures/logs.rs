@@ -47,7 +47,7 @@ pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
         );
         let (mut took, mut rounds) = (Took::default(), 0_u32);
         while took.cpu < least / 3 {
-            took += past.read(&network, ReadProof::Listed).await?;
+            took += past.read(&network, ReadProof::Candidate).await?;
             rounds += 1;
         }
         println!(

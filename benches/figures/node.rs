@@ -1,4 +1,4 @@
-//! The node: a process of its own that shows a busy chain, and what this process tells it on its standard input.
+//! The node: a process of its own that shows a busy chain, and what this process reports it on its standard input.
 //!
 //! `mine TXS LOGS [ADDRESS]` mines a block, which may pay an address, and answers when it was there (microseconds since
 //! 1970); `latency MS`; `counts` answers how many requests came since it was last asked, and how many calls of each
@@ -74,21 +74,21 @@ impl Node {
     /// Mines a block; when it was there.
     pub(crate) fn mine(&mut self, txs: usize, logs: usize, pay: Option<Address>) -> anyhow::Result<Timestamp> {
         let pay = pay.map_or_else(String::new, |pay| pay.to_string());
-        Ok(Timestamp(self.tell(&format!("mine {txs} {logs} {pay}"))?.parse()?))
+        Ok(Timestamp(self.report(&format!("mine {txs} {logs} {pay}"))?.parse()?))
     }
 
     pub(crate) fn set_latency(&mut self, latency: Duration) -> anyhow::Result<()> {
-        self.tell(&format!("latency {}", latency.as_millis())).map(drop)
+        self.report(&format!("latency {}", latency.as_millis())).map(drop)
     }
 
     /// What it was asked since this was last asked.
     pub(crate) fn take_counts(&mut self) -> anyhow::Result<Asked> {
-        let told = self.tell("counts")?;
-        let (requests, calls) = told.split_once(' ').unwrap_or((&told, ""));
+        let reported = self.report("counts")?;
+        let (requests, calls) = reported.split_once(' ').unwrap_or((&reported, ""));
         Ok(Asked { requests: requests.parse()?, calls: calls.to_owned() })
     }
 
-    fn tell(&mut self, what: &str) -> anyhow::Result<String> {
+    fn report(&mut self, what: &str) -> anyhow::Result<String> {
         writeln!(self.input, "{what}")?;
         line(&mut self.output)
     }
@@ -125,17 +125,17 @@ pub(crate) async fn serve(words: &[String]) -> anyhow::Result<()> {
     chain.set_finality_depth(Some(finality_depth.parse()?));
     let server = Server::start(chain.clone(), SEED).await?;
     println!("{}", server.url());
-    let (told, mut tell) = tokio::sync::mpsc::channel::<String>(1);
+    let (reported, mut report) = tokio::sync::mpsc::channel::<String>(1);
     let reader = std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
-            if told.blocking_send(line).is_err() {
+            if reported.blocking_send(line).is_err() {
                 break;
             }
         }
     });
     let (clock, mut rng) = (Clock::system(), StdRng::seed_from_u64(SEED));
-    while let Some(told) = tell.recv().await {
-        let words: Vec<&str> = told.split_whitespace().collect();
+    while let Some(reported) = report.recv().await {
+        let words: Vec<&str> = reported.split_whitespace().collect();
         match words.as_slice() {
             ["mine", txs, logs, pay @ ..] => {
                 let number = chain.latest().number + 1;

@@ -1,4 +1,4 @@
-//! What a process has used: processor time of all its threads, and memory, as Linux tells (`man 5 proc`).
+//! What a process has used: processor time of all its threads, and memory, as Linux reports (`man 5 proc`).
 
 use std::time::Duration;
 

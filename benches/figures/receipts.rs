@@ -68,8 +68,8 @@ pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
         mean(&downloading).wall,
         mean(&downloading).cpu
     );
-    tell("proved by the source alone", &proving, &downloading);
-    tell(
+    report("proved by the source alone", &proving, &downloading);
+    report(
         &format!("read by all that `landfall backfill` does over a store of {many} watched addresses"),
         &backfilling,
         &downloading,
@@ -79,7 +79,7 @@ pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn tell(what: &str, speeds: &[Speed], downloading: &[Speed]) {
+fn report(what: &str, speeds: &[Speed], downloading: &[Speed]) {
     let worst = speeds
         .iter()
         .zip(downloading)

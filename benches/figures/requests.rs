@@ -29,13 +29,13 @@ const TRACED: Native = Native { source: NativeSource::Trace, eip7708_from: None 
 const WAYS: [Way; 5] = [
     Way { name: "receipts, without traces", proof: ReadProof::Full, native: Native::TOP_LEVEL, goal: 2 },
     Way { name: "receipts, with traces", proof: ReadProof::Full, native: TRACED, goal: 3 },
-    Way { name: "logs, with traces", proof: ReadProof::Listed, native: TRACED, goal: 3 },
-    Way { name: "logs, native by transactions", proof: ReadProof::Listed, native: Native::TOP_LEVEL, goal: 2 },
-    Way { name: "logs, native by logs", proof: ReadProof::Listed, native: LOGGED, goal: 2 },
+    Way { name: "logs, with traces", proof: ReadProof::Candidate, native: TRACED, goal: 3 },
+    Way { name: "logs, native by transactions", proof: ReadProof::Candidate, native: Native::TOP_LEVEL, goal: 2 },
+    Way { name: "logs, native by logs", proof: ReadProof::Candidate, native: LOGGED, goal: 2 },
 ];
 
 /// What the endpoints were asked, by request and call.
-struct Told {
+struct Reported {
     first: String,
     second: String,
 }
@@ -120,7 +120,7 @@ impl Driven {
     }
 
     /// One poll for each block. As many hits are confirmed as are found.
-    async fn per_block(&mut self, blocks: u64, pays: bool) -> anyhow::Result<Told> {
+    async fn per_block(&mut self, blocks: u64, pays: bool) -> anyhow::Result<Reported> {
         self.take_counts()?;
         let mut confirmed = 0;
         for _ in 0..blocks {
@@ -128,7 +128,7 @@ impl Driven {
         }
         let hits = if pays { blocks } else { 0 };
         anyhow::ensure!(confirmed == hits, "{confirmed} of {hits} hits were confirmed");
-        self.told(blocks)
+        self.reported(blocks)
     }
 
     /// A new block, and a poll.
@@ -141,19 +141,19 @@ impl Driven {
         Ok(done)
     }
 
-    async fn idle(&mut self) -> anyhow::Result<Told> {
+    async fn idle(&mut self) -> anyhow::Result<Reported> {
         self.take_counts()?;
         anyhow::ensure!(self.tick().await?.read == 0, "something was connected");
-        self.told(1)
+        self.reported(1)
     }
 
-    fn told(&mut self, per: u64) -> anyhow::Result<Told> {
+    fn reported(&mut self, per: u64) -> anyhow::Result<Reported> {
         let text = |asked: Asked| {
             let (whole, rest) = (asked.requests / per, asked.requests % per * 100 / per);
             format!("{whole}.{rest:02} [{}]", asked.calls)
         };
         let [first, second] = self.take_counts()?.map(text);
-        Ok(Told { first, second })
+        Ok(Reported { first, second })
     }
 
     /// What each was asked since this was last asked; first the one that was asked for more, which is the one that is read

@@ -48,15 +48,15 @@ async fn match_with(store: &Store, owners: u32) -> anyhow::Result<()> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
-    let mut told = BufReader::new(child.stdout.take().context("a pipe")?).lines();
-    let mut told = move || -> anyhow::Result<Vec<f64>> {
-        let line = told.next().context("the process has ended")??;
+    let mut reported = BufReader::new(child.stdout.take().context("a pipe")?).lines();
+    let mut reported = move || -> anyhow::Result<Vec<f64>> {
+        let line = reported.next().context("the process has ended")??;
         Ok(line.split(' ').map(str::parse).collect::<Result<_, _>>()?)
     };
-    let before = told()?;
+    let before = reported()?;
     store.watch(CHAIN, owners.into()).await?;
     writeln!(child.stdin.take().context("a pipe")?, "go")?;
-    let after = told()?;
+    let after = reported()?;
     child.wait()?;
     let ([few_ms, resident, _], [many_ms, loaded, peak]) = (before.as_slice(), after.as_slice()) else {
         anyhow::bail!("three figures each")
@@ -92,7 +92,7 @@ pub(crate) async fn load(words: &[String]) -> anyhow::Result<()> {
     endpoints.set_agree(2);
     let settings = Settings {
         start: Start::Number(1),
-        proof: ReadProof::Listed,
+        proof: ReadProof::Candidate,
         poll: store::POLL,
         failed_grace: Duration::from_secs(3_600),
         finality_stall: None,
@@ -166,7 +166,7 @@ impl BlockSource for Made {
     }
 }
 
-/// The block of mainnet's size, as one endpoint tells it.
+/// The block of mainnet's size, as one endpoint reports it.
 fn block() -> anyhow::Result<Block> {
     let network = landfall_solana::network(CHAIN).context("it is embedded")?;
     let answer = recorded::answer(SLOT, recorded::mainnet_like(1));

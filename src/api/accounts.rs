@@ -18,9 +18,9 @@ use crate::api::problem::Problem;
 use crate::api::query::{self, Query};
 use crate::api::scope::Caller;
 use crate::api::{AppState, auth, cursor, openapi};
-use crate::decision::Author;
 use crate::identity::{self, SubStatus};
 use crate::key::Scope;
+use crate::overrides::Author;
 use crate::registry::{self, OpenAccountError, ReplayError};
 use crate::request::{Made, Request};
 use crate::store::account_pages::{self, Account, AccountFilter};
@@ -103,8 +103,8 @@ pub(super) struct AddressForm {
 /// Open an account
 ///
 /// An extension of the interface. Its addresses are watched from the next block of each chain on; `GET
-/// /v2/accounts/{account_id}/coverage` tells the number. A chain that this service does not follow is taken too, and nothing is seen
-/// there: its `watched_from` is 0 until the chain is followed. `GET /v2/assets` tells which chains are. A request that comes again
+/// /v2/accounts/{account_id}/coverage` reports the number. A chain that this service does not follow is taken too, and nothing is seen
+/// there: its `watched_from` is 0 until the chain is followed. `GET /v2/assets` reports which chains are. A request that comes again
 /// with the same body answers 200 with the same account.
 #[utoipa::path(
     post,
@@ -238,7 +238,7 @@ async fn load(state: &AppState, id: &str) -> Result<AccountResource, Problem> {
     Ok(AccountResource::of(&found.ok_or_else(unknown)?))
 }
 
-/// What contradicts the record is told with the field that does. Whose an address is, is for who may read accounts.
+/// What contradicts the record is reported with the field that does. Whose an address is, is for who may read accounts.
 fn refusal(error: OpenAccountError, caller: &Caller) -> Problem {
     let refused = match error {
         OpenAccountError::Replay(error) => return replay(error),

@@ -65,7 +65,7 @@ async fn authenticate(state: &AppState, request: Request) -> Result<(Request, Pl
     Ok((Request::from_parts(parts, Body::from(body)), place))
 }
 
-/// That a request's key has not been revoked since: for who has waited, before anything is told.
+/// That a request's key has not been revoked since: for who has waited, before anything is reported.
 pub(super) async fn still_valid(state: &AppState, caller: &Caller) -> Result<(), Problem> {
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
     let known = keys::known(&mut reader, &caller.key_id).await.map_err(Problem::internal)?;
@@ -76,7 +76,7 @@ fn revoked() -> Problem {
     Problem::unauthorized("the API key is revoked".to_owned())
 }
 
-/// What can be told without the store.
+/// What can be reported without the store.
 fn offline(state: &AppState, headers: &HeaderMap) -> Result<ApiKey, String> {
     let text = bearer(headers).ok_or("expected one header `Authorization: Bearer <API_KEY>`")?;
     let key: ApiKey = text.parse().map_err(|error: crate::key::KeyError| error.to_string())?;

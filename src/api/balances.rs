@@ -87,13 +87,13 @@ pub(super) struct BalanceList {
 ///
 /// A line for each listed asset of each chain on which the account has an address, chain by chain, the native currency first;
 /// also zeros. Balances are read at final blocks: soon after an address was added, again once what moved is final, and in a slow
-/// round over all addresses; `as_of_block` tells the block. Frozen and closed accounts are answered too. Refused
+/// round over all addresses; `as_of_block` reports the block. Frozen and closed accounts are answered too. Refused
 /// (`BALANCE_UNKNOWN`) while a line would say more than is known: before an asset was read of all addresses; where there is some
 /// of it, until the block is final that the address, or the asset, is followed from; while the newest blocks of the chain
 /// have not been read for 5 minutes, or the chain is halted; and, of the native currency where traces show what contracts move,
 /// while a block above the one that it was read at has waited for its trace for 5 minutes; while the account has an address
 /// on a chain that was followed once and is not any more; and while an asset is no longer listed of which it held some or ever got
-/// a deposit that is not FAILED: that one is told by its contract. A chain that never was followed, and a chain or an asset that
+/// a deposit that is not FAILED: that one is reported by its contract. A chain that never was followed, and a chain or an asset that
 /// was given up for good, has no line. With `chain` or `symbol` only what was asked for must be known.
 #[utoipa::path(
     get,

@@ -13,8 +13,8 @@ use axum::response::{IntoResponse, Response};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::api::AppState;
-use crate::api::edge::client;
-use crate::api::gate::counted_as;
+use crate::api::limits::counted_as;
+use crate::api::middleware::client;
 use crate::api::openapi::openapi;
 use crate::api::problem::Problem;
 use crate::hosts;

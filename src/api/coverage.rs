@@ -1,6 +1,6 @@
 //! `GET /v2/accounts/{account_id}/coverage` (an extension of the interface): which blocks were matched against its addresses.
 //!
-//! It tells what is on record and nothing else: what it leaves out is not known, and its description says what that is.
+//! It reports what is on record and nothing else: what it leaves out is not known, and its description says what that is.
 
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -74,7 +74,7 @@ pub(super) struct Span {
 /// Get an account's coverage
 ///
 /// An extension of the interface. A block that is in none of the ranges was not matched against the address, as far as the record
-/// tells. Not known are: blocks below `watched_from` that no listed backfill read; assets that were listed after a block had been
+/// reports. Not known are: blocks below `watched_from` that no listed backfill read; assets that were listed after a block had been
 /// read; searches through an address's signatures (Solana, without an end), whose reach is not on record; and how strongly blocks
 /// were proved that are older than those on record.
 #[utoipa::path(

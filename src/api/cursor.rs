@@ -146,8 +146,8 @@ mod tests {
         #[test]
         fn no_text_panics_and_what_is_read_was_written(text in "\\PC{0,80}", bytes in vec(any::<u8>(), 0..60), head in any::<bool>()) {
             let ours = [&[VERSION][..], &filter_hash(&filter()), &bytes].concat();
-            let told = BASE64_URL_SAFE_NO_PAD.encode(if head { &ours } else { &bytes });
-            for text in [text, told] {
+            let reported = BASE64_URL_SAFE_NO_PAD.encode(if head { &ours } else { &bytes });
+            for text in [text, reported] {
                 if let Ok(last) = decode(&text, &filter()) {
                     prop_assert_eq!(encode(&filter(), last), text);
                 }

@@ -2,7 +2,7 @@
 //!
 //! Promises: what is read behind the last `next` was never read before, and nothing is ever left out, whatever was
 //! committed late; `event` is byte for byte what webhooks are sent. A request may wait for an event; while it does it takes
-//! nothing away from others, a stop ends it at once, and a key that was revoked meanwhile is told nothing.
+//! nothing away from others, a stop ends it at once, and a key that was revoked meanwhile is reported nothing.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use utoipa::ToSchema;
 
 use crate::api::accounts::{LIMIT_DEFAULT, LIMIT_MAX};
 use crate::api::auth;
+use crate::api::long_poll::Refused;
 use crate::api::places::Place;
 use crate::api::problem::{ParameterError, Problem};
-use crate::api::pushed::IdentityEnvelope;
 use crate::api::query::{self, Query};
 use crate::api::scope::Caller;
-use crate::api::tail::Refused;
+use crate::api::webhook_bodies::IdentityEnvelope;
 use crate::api::{AppState, openapi};
 use crate::event::FEED_TYPES;
 use crate::store::feed::{self, FeedFilter, Numbered};
@@ -157,7 +157,7 @@ pub(super) async fn list(
 ) -> Result<Json<EventList>, Problem> {
     let asked = Asked::parse(query.as_deref())?;
     let page = read(&state, &asked, asked.after).await?;
-    // Only now: before the numbers are known, one that is too high cannot be told.
+    // Only now: before the numbers are known, one that is too high cannot be reported.
     if page.next < asked.after {
         return Err(beyond(page.next));
     }
@@ -200,12 +200,12 @@ async fn wait(
     tokio::pin!(over);
     let mut seen = empty.next;
     loop {
-        let told = tokio::select! {
-            told = tail.wait_for(|recent| recent.last > seen) => told.map(|recent| (recent.last, recent.may_match(&asked.filter, seen))),
+        let reported = tokio::select! {
+            reported = tail.wait_for(|recent| recent.last > seen) => reported.map(|recent| (recent.last, recent.may_match(&asked.filter, seen))),
             () = &mut over => break,
             () = state.stop.cancelled() => break,
         };
-        match told {
+        match reported {
             Ok((last, false)) => seen = last,
             Ok((_, true)) => {
                 let _reading = state.tail.reading.acquire().await.map_err(|_| Problem::failed())?;

@@ -1,7 +1,7 @@
 //! `POST /v2/identities` (an extension of the interface) and `GET /v2/identities/{identity_id}`, and the resource they show.
 //!
 //! Who registers an identity has onboarded it: it is ACTIVE. Its status changes by an operator's command only. An answer names
-//! every account, however many there are, and holds few of them at a time: it goes out in parts, and one that cannot be told
+//! every account, however many there are, and holds few of them at a time: it goes out in parts, and one that cannot be reported
 //! to its end is cut off, so that no client takes a part for the whole.
 
 use axum::Json;
@@ -21,8 +21,8 @@ use crate::api::problem::Problem;
 use crate::api::query::Query;
 use crate::api::scope::Caller;
 use crate::api::{AppState, openapi};
-use crate::decision::Author;
 use crate::identity::{self, Identity, IdentityType, NewIdentity, SubStatus};
+use crate::overrides::Author;
 use crate::registry;
 use crate::request::Request;
 use crate::store::identities::{self, LastAccount};

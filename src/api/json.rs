@@ -1,7 +1,7 @@
 //! Bodies of requests: JSON, strictly. A field that is unknown, repeated, missing or of another type is refused by its name.
 //!
 //! A field that is silently left out of account may be what the request was about; hence also `camelCase` names are refused.
-//! What serde says is for programmers: it names types of Rust and quotes what came. Clients are told in the API's own words.
+//! What serde says is for programmers: it names types of Rust and quotes what came. Clients are reported in the API's own words.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -5,7 +5,7 @@
 //! ignored. No business rule lives here.
 //!
 //! The map: `edge` admits a request and names it, `auth` checks key and signature, `scope` what the key may do, `gate`
-//! and `places` count, `upkeep` writes what was noted, `tail` tells those who wait for events; each resource has a file, `query`,
+//! and `places` count, `upkeep` writes what was noted, `tail` reports those who wait for events; each resource has a file, `query`,
 //! `time_bound` and `json` read what was sent, `cursor` finds the next page, `problem` is every refusal; `openapi`
 //! describes it all, `pushed` what receivers are sent, `examples` shows real answers, and `browse` shows all that.
 
@@ -17,24 +17,24 @@ mod browse;
 mod coverage;
 mod cursor;
 mod deposits;
-mod edge;
 mod events;
 mod examples;
-mod gate;
+mod housekeeping;
 mod identities;
 mod json;
+mod limits;
+mod long_poll;
+mod middleware;
 mod nonces;
 mod openapi;
 mod places;
 mod problem;
-mod pushed;
 mod query;
 mod scope;
 mod settings;
-mod tail;
 mod time_bound;
 mod turns;
-mod upkeep;
+mod webhook_bodies;
 mod webhooks;
 
 use std::sync::Arc;
@@ -50,17 +50,17 @@ use crate::store::{Db, StoreError};
 use crate::time::Clock;
 
 pub use deposits::DepositResource;
-use edge::RequestIds;
-use gate::Gate;
-pub use gate::counted_as;
+use housekeeping::LastUsed;
+use limits::Gate;
+pub use limits::counted_as;
+use long_poll::Tail;
+use middleware::RequestIds;
 use nonces::Nonces;
 pub use openapi::openapi_json;
 use problem::Problem;
 use scope::{needs, needs_and_may_wait};
 pub use settings::{Limits, Settings};
-use tail::Tail;
 use turns::Turns;
-use upkeep::LastUsed;
 
 /// How many connections to the store requests read with and write with, at the same time: others are the watchers' and workers'.
 const READERS: u32 = 8;
@@ -144,7 +144,7 @@ impl Api {
             .layer(DefaultBodyLimit::disable())
             .layer(from_fn_with_state(state.clone(), auth::require_key))
             .merge(browse::routes(&state))
-            .layer(from_fn_with_state(state, edge::answer))
+            .layer(from_fn_with_state(state, middleware::answer))
     }
 
     /// How many requests wait for an event.
@@ -157,13 +157,13 @@ impl Api {
     /// # Errors
     /// When the store cannot be written; nothing is lost by it.
     pub async fn tick(&self) -> Result<(), StoreError> {
-        upkeep::tick(&self.0).await
+        housekeeping::tick(&self.0).await
     }
 
-    /// Does so again and again, and tells those who wait what is new, until `stop`.
+    /// Does so again and again, and reports those who wait what is new, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let AppState { tail, db, .. } = self.0.clone();
-        tokio::join!(upkeep::run(self.0, stop.clone()), tail.run(&db, &stop));
+        tokio::join!(housekeeping::run(self.0, stop.clone()), tail.run(&db, &stop));
     }
 }
 

@@ -17,7 +17,7 @@ use crate::account::{AccountStatus, AccountType};
 use crate::api::deposits::{LIMIT_DEFAULT, LIMIT_MAX};
 use crate::api::examples::{Examples, operations};
 use crate::api::problem::Code;
-use crate::api::pushed::{Pushed, TestEnvelope};
+use crate::api::webhook_bodies::{Pushed, TestEnvelope};
 use crate::api::{accounts, assets};
 use crate::deposit::DepositStatus;
 use crate::event::{DEPOSIT_EVENT, FEED_TYPES, IDENTITY_EVENT, TEST_EVENT};

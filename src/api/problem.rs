@@ -249,7 +249,7 @@ impl Problem {
         Problem { retry_after_secs: Some(OVERLOADED_RETRY_SECS), ..Problem::new(Code::Overloaded, detail) }
     }
 
-    /// For a change that the store has not made. That others kept it from being made is told as such: nothing was done.
+    /// For a change that the store has not made. That others kept it from being made is reported as such: nothing was done.
     pub(super) fn unchanged(cause: StoreError) -> Self {
         if !cause.is_locked_out() {
             return Problem::internal(cause);
@@ -313,7 +313,7 @@ impl Problem {
         Problem::new(Code::PreviousKeysValid, detail)
     }
 
-    /// Logs the cause, which the client is not told.
+    /// Logs the cause, which the client is not reported.
     pub(super) fn internal(cause: StoreError) -> Self {
         if cause.is_crowded_out() {
             warn!("a request was answered with 503, having waited for a connection to the store: {cause}");
@@ -340,7 +340,7 @@ impl Problem {
             errors: &self.errors,
         };
         let body = serde_json::to_vec(&shown).expect("a problem holds strings and numbers, which always serialise");
-        // Without a length the server tells the one of the new body.
+        // Without a length the server reports the one of the new body.
         response.headers_mut().remove(header::CONTENT_LENGTH);
         *response.body_mut() = Body::from(body);
     }

@@ -1,14 +1,14 @@
 //! Query parameters, strictly: one that is unknown, repeated or unreadable is refused by its name, never ignored.
 //!
 //! A filter that is silently not applied shows other people's money; hence also `camelCase` names and empty values
-//! are refused. All that is wrong with a request is told at once, up to a bound.
+//! are refused. All that is wrong with a request is reported at once, up to a bound.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use crate::api::problem::{ParameterError, Problem};
 
-/// How much of what is wrong is told at once, of a body too.
+/// How much of what is wrong is reported at once, of a body too.
 pub(super) const ERRORS_MAX: usize = 20;
 
 /// The parameters of a request and what is wrong with them so far.

@@ -19,7 +19,7 @@ pub struct Settings {
     pub limits: Limits,
     /// The chains that are followed.
     pub networks: Vec<Network>,
-    /// Chains that were followed once and are given up for good: what an account has there is not told.
+    /// Chains that were followed once and are given up for good: what an account has there is not reported.
     pub retired: BTreeSet<Chain>,
     /// As those, tokens of chains that are followed.
     pub retired_tokens: BTreeSet<(Chain, Address)>,

@@ -1,7 +1,7 @@
 //! `/v2/webhooks`: receivers of events as their owner registers them.
 //!
 //! A signing key is in the answer that made it and in none after. Nothing here lets a webhook reach a network inside, and
-//! no answer tells what a name stands for: both are for operators. What is registered is `registry`'s to decide.
+//! no answer reports what a name stands for: both are for operators. What is registered is `registry`'s to decide.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::api::json::{self, Sent};
 use crate::api::problem::Problem;
 use crate::api::query::Query;
 use crate::api::scope::Caller;
-use crate::decision::Author;
+use crate::overrides::Author;
 use crate::random;
 use crate::registry::{self, NewWebhook, WebhookError};
 use crate::store::webhooks::{self, Webhook};
@@ -45,7 +45,7 @@ pub(super) struct WebhookResource {
     signing_key_id: String,
     #[schema(format = DateTime)]
     signing_key_created_at: String,
-    /// Until when the signing key before this one signs too: the latest time that was told for a key which still signed when it came.
+    /// Until when the signing key before this one signs too: the latest time that was reported for a key which still signed when it came.
     /// Omitted when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime, nullable = false)]
@@ -214,7 +214,7 @@ pub(super) async fn delete(
 /// Rotate a webhook's signing key
 ///
 /// Until `previous_key_expires_at` both keys sign, and so do keys before that still sign: a request whose answer was lost may be sent
-/// again, and the key that the receiver knows goes on signing. No key stops before the time that was told for it: while the keys of three
+/// again, and the key that the receiver knows goes on signing. No key stops before the time that was reported for it: while the keys of three
 /// rotations sign beside the one in use, a further rotation is refused. With `previous_key_valid_secs` of 0, which never is, the new
 /// key alone signs, at once; what was taken up to be sent before may still arrive with the old one's signature, for half a minute.
 #[utoipa::path(

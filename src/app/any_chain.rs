@@ -1,6 +1,6 @@
 //! The chains that are built in, as one: every call goes to the source of the chain's own family.
 //!
-//! Promises: forwards, and decides nothing of what a chain says. Nothing else in `app` tells families apart: a further one
+//! Promises: forwards, and decides nothing of what a chain says. Nothing else in `app` reports families apart: a further one
 //! is a further arm of each match here, and the compiler asks for it.
 
 use std::ops::RangeInclusive;
@@ -65,7 +65,7 @@ pub(super) fn usual_poll(network: &Network) -> Duration {
 pub(super) fn usual_proof(family: Family) -> ReadProof {
     match family {
         Family::Evm => ReadProof::Full,
-        Family::Solana => ReadProof::Listed,
+        Family::Solana => ReadProof::Candidate,
     }
 }
 
@@ -137,14 +137,14 @@ impl BlockSource for AnyChain {
         each!(self, source => source.final_at(number).await)
     }
 
-    async fn look_again(
+    async fn cross_check(
         &self,
         below: &BlockRef,
         range: RangeInclusive<u64>,
         ours: &[BlockRef],
         may_come: bool,
     ) -> Result<Option<u64>, SourceError> {
-        each!(self, source => source.look_again(below, range, ours, may_come).await)
+        each!(self, source => source.cross_check(below, range, ours, may_come).await)
     }
 
     async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {

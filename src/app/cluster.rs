@@ -81,7 +81,7 @@ mod tests {
         let (source, network) = source(DEVNET, &config).unwrap();
         assert!(matches!(source, AnyChain::Solana(_)));
         assert_eq!(network.assets.last().unwrap().symbol, "MINE");
-        assert_eq!(network::settings(&network, &config).proof, ReadProof::Listed);
+        assert_eq!(network::settings(&network, &config).proof, ReadProof::Candidate);
     }
 
     #[test]

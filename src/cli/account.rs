@@ -65,7 +65,7 @@ impl Account {
                 let (config, accounts) = (load(config)?, std::slice::from_ref(&account));
                 registry::add_accounts(&open_or_make(&config.store).await?, accounts, Clock::system().now()).await?;
                 say!("account {} is watched on {} addresses", account.id, account.addresses.len());
-                tell_unconfigured(&config, accounts);
+                report_unconfigured(&config, accounts);
                 Ok(())
             }
             Account::Import { file } => import(config, &file).await,
@@ -88,7 +88,7 @@ async fn import(config: &Path, file: &Path) -> anyhow::Result<()> {
         Ok(()) => {}
     }
     say!("{} rows imported", lines.len());
-    tell_unconfigured(&config, &accounts);
+    report_unconfigured(&config, &accounts);
     Ok(())
 }
 
@@ -101,7 +101,7 @@ fn so_far(added: usize) -> String {
 }
 
 /// Names the chains that accounts were added on and that nobody follows with this configuration.
-fn tell_unconfigured(config: &Config, accounts: &[NewAccount]) {
+fn report_unconfigured(config: &Config, accounts: &[NewAccount]) {
     let chains: BTreeSet<Chain> =
         accounts.iter().flat_map(|account| &account.addresses).map(|(chain, _)| *chain).collect();
     for error in chains.into_iter().filter_map(|chain| config.chain(chain).err()) {

@@ -45,7 +45,7 @@ impl Screen {
         screen
     }
 
-    /// A bar for this lane. What an earlier run has read tells nothing of this one's speed.
+    /// A bar for this lane. What an earlier run has read reports nothing of this one's speed.
     fn begin(&self, shown: Shown) {
         self.bar.set_length((shown.until + 1).saturating_sub(self.from));
         self.bar.set_position(shown.next.saturating_sub(self.from));
@@ -72,7 +72,7 @@ impl Screen {
         }
     }
 
-    /// How far a search of single addresses has come, of which the numbers tell nothing yet.
+    /// How far a search of single addresses has come, of which the numbers report nothing yet.
     pub(super) fn search(&mut self, searched: &Searched, clock: &Clock) {
         self.bar.set_message(format!(", {}", search_line(searched)));
         if let Some(line) = self.pace.search(searched, clock.now())
@@ -90,7 +90,7 @@ impl Screen {
     }
 
     /// What whoever waits must know, whatever is logged.
-    pub(super) fn tell(&self, text: &str) {
+    pub(super) fn report(&self, text: &str) {
         if self.bar.is_hidden() { complain!("{text}") } else { self.bar.println(printable(text)) }
     }
 
@@ -119,7 +119,7 @@ pub(super) fn style(numbers: &'static str) -> ProgressStyle {
     style.with_key("rate", rate).with_key("numbers", named).with_key("eta", eta)
 }
 
-/// How long the rest takes, once that can be told.
+/// How long the rest takes, once that can be reported.
 fn eta(state: &ProgressState, text: &mut dyn Write) {
     let known = state.per_sec() > 0.0;
     let _ = if known { write!(text, "{:#}", HumanDuration(state.eta())) } else { text.write_str("?") };

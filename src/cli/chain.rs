@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::{Why, as_operator, duration, json_line};
 use crate::config::Config;
-use crate::decision::AuditEntry;
+use crate::overrides::AuditEntry;
 use crate::store::{Db, audit};
 
 /// How many entries of the audit are shown.
@@ -33,7 +33,7 @@ pub(super) enum Chain {
     Override {
         chain: ChainName,
         #[command(subcommand)]
-        word: Override,
+        action: Override,
     },
     /// Show who decided what, and why, newest first; also about webhooks, events and API keys.
     Audit {
@@ -93,7 +93,7 @@ impl Chain {
     pub(super) async fn run(self, db: &Db, config: &Config) -> anyhow::Result<()> {
         if let Some(chain) = self.name() {
             let readable = config.chain(chain)?.readable();
-            if let Chain::Override { word: Override::Finality { agree, .. }, .. } = &self {
+            if let Chain::Override { action: Override::Finality { agree, .. }, .. } = &self {
                 let are_there = usize::try_from(*agree).is_ok_and(|agree| agree <= readable);
                 ensure!(
                     are_there,
@@ -110,7 +110,7 @@ impl Chain {
                 as_operator(&why.reason, async |operator| operator.resume(db, chain).await).await?;
                 say!("{chain} goes on");
             }
-            Chain::Override { chain, word } => word.run(db, chain).await?,
+            Chain::Override { chain, action } => action.run(db, chain).await?,
             Chain::Audit { json } => {
                 for entry in audit::newest(&mut db.read().await?, AUDIT_ROWS).await? {
                     say!("{}", if json { json_line(&AuditLine::of(&entry))? } else { line(&entry) });

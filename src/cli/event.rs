@@ -1,4 +1,4 @@
-//! `landfall event list|show|replay`: what clients were told, where it stands, and telling it again.
+//! `landfall event list|show|replay`: what clients were reported, where it stands, and reporting it again.
 
 use std::fmt;
 use std::process::ExitCode;

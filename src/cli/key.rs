@@ -8,9 +8,9 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::cli::{Why, as_operator, duration, json_line, load, open_existing, open_or_make};
-use crate::decision::Author;
 use crate::key::{PublicKey, Scope, Scopes};
 use crate::operator::Operator;
+use crate::overrides::Author;
 use crate::store::Db;
 use crate::store::keys::{self, ListedKey};
 use crate::{random, registry};
@@ -107,7 +107,7 @@ impl Key {
     }
 }
 
-/// What signatures must name, as far as the configuration alone tells.
+/// What signatures must name, as far as the configuration alone reports.
 fn host(config: &crate::config::Config) -> String {
     config.api_settings(config.api_listen, Vec::new()).host
 }

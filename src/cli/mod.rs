@@ -1,7 +1,7 @@
 //! The command line: thin. Each verb opens what it needs, asks one room, prints.
 //!
 //! Results go to stdout, logs and errors to stderr. Exit codes: 0 done, 1 not well or ended unasked, 2 bad input or
-//! cannot tell, 141 nobody reads stdout. Names, flags and files are a contract.
+//! cannot report, 141 nobody reads stdout. Names, flags and files are a contract.
 
 #![deny(clippy::print_stdout)]
 
@@ -65,7 +65,7 @@ enum Verb {
     Run(run::Run),
     /// Bring the store's schema to this program's version.
     Migrate,
-    /// Say whether all is well: exit 0 healthy, 1 unhealthy, 2 cannot tell.
+    /// Say whether all is well: exit 0 healthy, 1 unhealthy, 2 cannot report.
     Health(status::Health),
     /// Show where each chain stands.
     Status(status::Show),
@@ -81,7 +81,7 @@ enum Verb {
     /// The receivers of events.
     #[command(subcommand)]
     Webhook(webhook::Webhook),
-    /// The events that clients are told, and telling them again.
+    /// The events that clients are reported, and telling them again.
     #[command(subcommand)]
     Event(event::Event),
     /// The deposits that were found, and why what was not found is none.
@@ -89,7 +89,7 @@ enum Verb {
     Deposit(deposit::Deposit),
     /// Read past final blocks again for deposits from before an address or asset was there; beside `run`, or without.
     Backfill(past::BackfillArgs),
-    /// Read past final blocks again and tell where the record differs: exit 0 nowhere, 1 somewhere.
+    /// Read past final blocks again and report where the record differs: exit 0 nowhere, 1 somewhere.
     Rescan(past::RescanArgs),
     /// Halt and resume a chain, put a word in place of its rules.
     #[command(subcommand)]
@@ -143,7 +143,7 @@ impl Cli {
             // The screen is the show's.
             Verb::Sandbox(_) => "error",
             Verb::Backfill(_) | Verb::Rescan(_) => "warn",
-            // sqlx tells of every slow statement and hyper of every connection at info; of a connection to NATS we tell ourselves.
+            // sqlx tells of every slow statement and hyper of every connection at info; of a connection to NATS we report ourselves.
             _ => "info,sqlx=warn,hyper=warn,async_nats=off",
         }
     }

@@ -10,9 +10,9 @@ use crate::printable::printable;
 
 /// As a shell tells of a program that SIGPIPE ended: whoever read has read enough, as `head` has.
 const NOBODY_READS: i32 = 141;
-const CANNOT_TELL: i32 = 2;
+const CANNOT_REPORT: i32 = 2;
 
-/// Tells a line, as `println!` does. What cannot be told ends the program: with one error, or where nobody reads any more with
+/// Tells a line, as `println!` does. What cannot be written ends the program: with one error, or where nobody reads any more with
 /// none. What was done until then is done.
 macro_rules! say {
     ($($words:tt)*) => { $crate::cli::out::say(&format!($($words)*)) };
@@ -37,5 +37,5 @@ pub(super) fn write(text: Arguments<'_>) {
         exit(NOBODY_READS);
     }
     eprintln!("landfall: stdout cannot be written: {error}");
-    exit(CANNOT_TELL);
+    exit(CANNOT_REPORT);
 }

@@ -26,7 +26,7 @@ use crate::{app, random};
 
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(10);
-/// How often a trace is asked for in vain before a person is told: a node that has pruned its state never has it, and
+/// How often a trace is asked for in vain before a person is reported: a node that has pruned its state never has it, and
 /// says so in any words.
 const TRACE_TRIES_MAX: u32 = 20;
 /// How often it is looked how far a search has come.
@@ -58,7 +58,7 @@ pub(super) struct BackfillArgs {
     #[arg(long)]
     address: Vec<String>,
     /// How blocks are searched: receipts of every block, or logs and then receipts of those that may credit. On a chain
-    /// with native = "trace", every block is traced behind that in either case: no log tells where value moved inside of
+    /// with native = "trace", every block is traced behind that in either case: no log reports where value moved inside of
     /// transactions. On a chain whose own logs tell of native movements, logs do not show the fees of transactions that
     /// moved nothing. Not on Solana, where every slot is read or, of addresses, those that their signatures name.
     #[arg(long, value_name = "receipts|logs")]
@@ -214,7 +214,7 @@ impl<S: BlockSource + AddressSource + Clone> Work for Comparing<S> {
 }
 
 /// Says what of the range is left to others.
-fn tell_of_cut(chain: Chain, to: Option<u64>, until: u64) {
+fn report_of_cut(chain: Chain, to: Option<u64>, until: u64) {
     if to.is_some_and(|to| until < to) {
         let numbers = chain.family().numbers();
         complain!("{chain}: {numbers} above {until} are left to `landfall run`, which has not read them yet");
@@ -228,7 +228,7 @@ impl BackfillArgs {
             Some(_) if chain.family() == Family::Solana => {
                 bail!("{chain} has no receipts and no logs that prove anything; leave --proof out")
             }
-            None if chain.family() == Family::Solana => ReadProof::Listed,
+            None if chain.family() == Family::Solana => ReadProof::Candidate,
             proof => proof.unwrap_or(ReadProof::Full),
         };
         if from.is_none() && chain.family() != Family::Solana {
@@ -245,7 +245,7 @@ impl BackfillArgs {
         let job = Job { from: from.unwrap_or_default(), to, proof, scope, dry_run };
         let watcher = app::watcher(&load(config)?, chain, existing(config).await?).await?;
         let mut backfill = Backfill::begin(watcher, job).await?;
-        tell_of_cut(chain, to, backfill.progress().until);
+        report_of_cut(chain, to, backfill.progress().until);
         if to.is_none() && chain.family() == Family::Evm {
             complain!(
                 "{chain}: up to block {}, behind which the addresses are watched; for an asset that is listed since, say --to",
@@ -291,7 +291,7 @@ impl RescanArgs {
         let RescanArgs { chain, from, to, json, repair } = self;
         let watcher = app::watcher(&load(config)?, chain, existing(config).await?).await?;
         let mut comparing = Comparing { rescan: Rescan::begin(watcher, from, to, repair).await?, json };
-        tell_of_cut(chain, Some(to), comparing.progress().until);
+        report_of_cut(chain, Some(to), comparing.progress().until);
         let done = drive(&mut comparing, &Clock::system()).await?;
         let (progress, next) = (comparing.progress(), comparing.rescan.next());
         if json {
@@ -351,7 +351,7 @@ fn of_traces(progress: &Progress) -> Vec<String> {
 }
 
 /// Shows how far a search has come while a step is one.
-async fn tell_of_search(searching: Option<Searching>, screen: &mut Screen, clock: &Clock) -> Infallible {
+async fn report_of_search(searching: Option<Searching>, screen: &mut Screen, clock: &Clock) -> Infallible {
     loop {
         tokio::time::sleep(SEARCH_LOOK).await;
         if let Some(searched) = searching.as_ref().and_then(Searching::now) {
@@ -377,7 +377,7 @@ async fn drive_on(
 ) -> anyhow::Result<bool> {
     tokio::pin!(asked);
     let mut retry = Retry::new(RETRY_FIRST, RETRY_MAX);
-    let (mut failures, mut is_told) = (0, false);
+    let (mut failures, mut is_reported) = (0, false);
     loop {
         let progress = work.progress();
         screen.print(work.take_lines()?);
@@ -389,7 +389,7 @@ async fn drive_on(
         // What a step had not committed when it was dropped is read again.
         let stepped = tokio::select! {
             stepped = work.step(clock) => stepped,
-            never = tell_of_search(searching, screen, clock) => match never {},
+            never = report_of_search(searching, screen, clock) => match never {},
             () = &mut asked => return Ok(false),
         };
         let pause = match stepped {
@@ -397,9 +397,9 @@ async fn drive_on(
                 retry.reset();
                 failures = 0;
                 let Some(line) = work.waits_for() else { continue };
-                if !is_told {
-                    screen.tell(&line);
-                    is_told = true;
+                if !is_reported {
+                    screen.report(&line);
+                    is_reported = true;
                 }
                 FINAL_LOOK
             }

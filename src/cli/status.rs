@@ -114,7 +114,7 @@ fn of_sink(SinkReport { id, status, state, reason, secs, pending, oldest_secs }:
 /// Of a chain that is traced: how far, by how many endpoints, why not farther, and what waits for a second witness.
 fn traces(chain: &ChainReport) -> Vec<String> {
     let traced = chain.traced.map(|through| format!("native currency complete up to block {through}"));
-    let told_by = match (chain.traces_by_two, chain.traces_by_one) {
+    let reported_by = match (chain.traces_by_two, chain.traces_by_one) {
         (None, None) => None,
         (Some(two), None) => Some(format!("told by two endpoints up to block {two}")),
         (Some(two), Some(one)) if one < two => Some(format!(
@@ -132,6 +132,6 @@ fn traces(chain: &ChainReport) -> Vec<String> {
         )
     });
     let said = [&chain.traces_reason, &chain.traces_alarm].into_iter().filter(|text| !text.is_empty()).cloned();
-    let said = told_by.into_iter().chain(said).chain(put_off).map(|text| format!("traces: {text}"));
+    let said = reported_by.into_iter().chain(said).chain(put_off).map(|text| format!("traces: {text}"));
     traced.into_iter().chain(said).collect()
 }

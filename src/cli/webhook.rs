@@ -11,9 +11,9 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::cli::{Why, as_operator, duration, existing, json_line, load, open};
-use crate::decision::Author;
 use crate::deposit::DepositStatus;
 use crate::operator::Operator;
+use crate::overrides::Author;
 use crate::random;
 use crate::registry::{self, NewWebhook, WebhookError};
 use crate::resolver::Resolver;
@@ -45,7 +45,7 @@ pub(super) enum Webhook {
         #[arg(long)]
         json: bool,
     },
-    /// Have `landfall run` send it an event of type webhook_test, and tell what came of it: exit 0 it arrived, 1 it did not.
+    /// Have `landfall run` send it an event of type webhook_test, and report what came of it: exit 0 it arrived, 1 it did not.
     Test {
         id: String,
         #[arg(long)]
@@ -112,7 +112,7 @@ pub(super) struct Add {
     json: bool,
 }
 
-/// What is told once of new keys.
+/// What is reported once of new keys.
 #[derive(Serialize)]
 struct Keys<'a> {
     id: &'a str,
@@ -191,11 +191,11 @@ impl Add {
         if !self.json {
             say!("webhook {} sends to {}", added.id, added.url);
         }
-        tell_keys(&added.id, &added.signing_key, self.json)
+        report_keys(&added.id, &added.signing_key, self.json)
     }
 }
 
-fn tell_keys(id: &str, keys: &str, json: bool) -> anyhow::Result<()> {
+fn report_keys(id: &str, keys: &str, json: bool) -> anyhow::Result<()> {
     let keys = Keys { id, secret: symmetric_key(keys), verification_key: verification_key(keys) };
     if json {
         say!("{}", json_line(&keys)?);
@@ -221,7 +221,7 @@ async fn rotate(db: &Db, id: &str, previous_for: Duration, by: Operator<'_>, jso
             say!("the key before signs too until {}", rotated.previous_key_expires_at);
         }
     }
-    tell_keys(id, &rotated.signing_key, json)
+    report_keys(id, &rotated.signing_key, json)
 }
 
 async fn pause(db: &Db, id: &str, by: Operator<'_>) -> anyhow::Result<()> {
@@ -340,7 +340,7 @@ mod tests {
     use super::unsent;
 
     #[test]
-    fn a_test_event_that_is_not_sent_in_time_is_told_with_what_to_do() {
+    fn a_test_event_that_is_not_sent_in_time_is_reported_with_what_to_do() {
         let queued = "event e is queued and nobody sent it within 30 s: ";
         assert_eq!(unsent("e", "hook", false), format!("{queued}is `landfall run` running?"));
         let open = unsent("e", "hook", true);

@@ -382,7 +382,7 @@ impl RpcConfig {
         matches!(self.url.scheme(), "http" | "https")
     }
 
-    /// What tells one endpoint from another, however it is spelt: behind one host, another path or key may lead elsewhere.
+    /// What reports one endpoint from another, however it is spelt: behind one host, another path or key may lead elsewhere.
     fn leads_to(&self) -> impl PartialEq {
         let RpcConfig { url, headers } = self;
         let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_lowercase();

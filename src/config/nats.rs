@@ -62,7 +62,7 @@ impl NatsSection {
     }
 }
 
-/// The URL may hold a password: nothing of it is told.
+/// The URL may hold a password: nothing of it is reported.
 fn check_url(at: &str, text: &str) -> Result<Url, ConfigError> {
     let url = url(at, text, "nats://USER:PASSWORD@HOST:PORT")?;
     match url.scheme() {

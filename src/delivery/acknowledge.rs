@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 
 use tracing::{debug, info, warn};
 
-use crate::delivery::breaker::{self, Outcome, Word};
+use crate::delivery::breaker::{self, Ending, Outcome};
 use crate::delivery::client::closed_words;
 use crate::delivery::{Delivered, Delivery, schedule};
 use crate::store::deliveries::{self, AttemptLog, Claimed, Queue};
@@ -25,10 +25,10 @@ impl Delivery {
     pub(super) async fn acknowledge(&self, ended: &[Ended]) -> Result<Delivered, StoreError> {
         let now = self.clock.now();
         let mut done = Delivered::default();
-        let mut words: BTreeMap<&str, Vec<Word>> = BTreeMap::new();
+        let mut endings: BTreeMap<&str, Vec<Ending>> = BTreeMap::new();
         let mut tx = self.db.begin().await?;
         for (claimed, log) in ended {
-            let word = self.word(&mut tx, claimed, log).await?;
+            let ending = self.ending(&mut tx, claimed, log).await?;
             if !self.record(&mut tx, claimed, log, now).await? {
                 warn!(
                     "{claimed:?} ended after its lease, was acknowledged before, or is to be sent behind an earlier event"
@@ -36,18 +36,18 @@ impl Delivery {
                 continue;
             }
             deliveries::log(&mut tx, claimed, log).await?;
-            words.entry(&claimed.webhook_id).or_default().push(word);
-            match word.outcome {
+            endings.entry(&claimed.webhook_id).or_default().push(ending);
+            match ending.outcome {
                 Outcome::Arrived => done.delivered += 1,
                 Outcome::Failed | Outcome::Gone => done.to_be_retried += 1,
             }
         }
         let mut changed = Vec::new();
-        for (webhook, words) in words {
-            changed.extend(learn(&mut tx, webhook, &words, now).await?.map(|status| (webhook, status)));
+        for (webhook, endings) in endings {
+            changed.extend(learn(&mut tx, webhook, &endings, now).await?.map(|status| (webhook, status)));
         }
         tx.commit().await?;
-        ended.iter().for_each(|(claimed, log)| self.tell(claimed, log, now));
+        ended.iter().for_each(|(claimed, log)| self.report(claimed, log, now));
         for (webhook, status) in changed {
             info!(webhook = %webhook, "webhook {webhook} is {} from now on", status.name());
         }
@@ -67,7 +67,7 @@ impl Delivery {
         (ended.len(), None)
     }
 
-    fn tell(&self, claimed: &Claimed, log: &AttemptLog, now: Timestamp) {
+    fn report(&self, claimed: &Claimed, log: &AttemptLog, now: Timestamp) {
         let Claimed { event_id, webhook_id, .. } = claimed;
         if log.error.is_empty() {
             return debug!(event = %event_id, webhook = %webhook_id, "{claimed:?} arrived");
@@ -88,7 +88,7 @@ impl Delivery {
         }
     }
 
-    async fn word(&self, tx: &mut Tx, claimed: &Claimed, log: &AttemptLog) -> Result<Word, StoreError> {
+    async fn ending(&self, tx: &mut Tx, claimed: &Claimed, log: &AttemptLog) -> Result<Ending, StoreError> {
         let outcome = match log.status {
             _ if log.error.is_empty() => Outcome::Arrived,
             Some(410) => Outcome::Gone,
@@ -101,7 +101,7 @@ impl Delivery {
         };
         let attempted_at = before.map(|(_, before)| before.started_at);
         let (began_at, failures, random) = (log.started_at, *failures, (self.random)());
-        Ok(Word { outcome, began_at, failures, attempted_at, retry_after: log.retry_after, random })
+        Ok(Ending { outcome, began_at, failures, attempted_at, retry_after: log.retry_after, random })
     }
 
     async fn record(
@@ -122,15 +122,15 @@ impl Delivery {
 }
 
 /// What follows for the endpoint; its status, when that has changed.
-async fn learn(tx: &mut Tx, webhook: &str, words: &[Word], now: Timestamp) -> Result<Option<Status>, StoreError> {
+async fn learn(tx: &mut Tx, webhook: &str, endings: &[Ending], now: Timestamp) -> Result<Option<Status>, StoreError> {
     let Some(before) = endpoints::health(tx, webhook).await? else { return Ok(None) };
-    let after = breaker::after_all(before, words, now);
+    let after = breaker::after_all(before, endings, now);
     if after != before {
         endpoints::set_health(tx, webhook, before.status, after).await?;
     }
     // The first that arrives while it fails, or of what was held, lets all the others go.
-    let was_away = |word: &Word| before.status == Status::Open || schedule::is_held(word.failures);
-    if words.iter().any(|word| word.outcome == Outcome::Arrived && was_away(word)) {
+    let was_away = |ending: &Ending| before.status == Status::Open || schedule::is_held(ending.failures);
+    if endings.iter().any(|ending| ending.outcome == Outcome::Arrived && was_away(ending)) {
         endpoints::set_releasing(tx, webhook).await?;
     }
     Ok((after.status != before.status).then_some(after.status))

@@ -33,7 +33,7 @@ pub(super) enum Outcome {
 
 /// An attempt that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Word {
+pub(super) struct Ending {
     pub(super) outcome: Outcome,
     pub(super) began_at: Timestamp,
     /// How often its event had failed before.
@@ -47,17 +47,17 @@ pub(super) struct Word {
 
 /// How the endpoint does after attempts that ended together at `now`. Behind the first that arrives 1, 2, 4 .. may be
 /// under way: however many arrive together, it is twice as many at most.
-pub(super) fn after_all(before: Health, words: &[Word], now: Timestamp) -> Health {
+pub(super) fn after_all(before: Health, endings: &[Ending], now: Timestamp) -> Health {
     let is_trusted = before.in_flight_max >= ENDPOINT_IN_FLIGHT_MAX;
-    let after = words.iter().fold(before, |health, word| after(health, word, is_trusted, now));
+    let after = endings.iter().fold(before, |health, ending| after(health, ending, is_trusted, now));
     let is_back = before.status == Status::Open && after.status != Status::Open;
     let most = if is_back { 1 } else { before.in_flight_max.saturating_mul(2).max(1) };
     let since = if after.status == before.status { before.since } else { now };
     Health { in_flight_max: after.in_flight_max.min(most), since, ..after }
 }
 
-fn after(health: Health, word: &Word, is_trusted: bool, now: Timestamp) -> Health {
-    match (word.outcome, health.status) {
+fn after(health: Health, ending: &Ending, is_trusted: bool, now: Timestamp) -> Health {
+    match (ending.outcome, health.status) {
         (Outcome::Arrived, Status::Open) => {
             Health { status: Status::Active, failures: 0, strain: 0, in_flight_max: 1, ..health }
         }
@@ -67,25 +67,25 @@ fn after(health: Health, word: &Word, is_trusted: bool, now: Timestamp) -> Healt
         }
         (Outcome::Gone, Status::Active | Status::Open) => Health { status: Status::Gone, ..health },
         (Outcome::Failed, Status::Active) => {
-            let strain = health.strain.saturating_add(strain_of(word, health.since, is_trusted));
-            let failures = health.failures.saturating_add(u32::from(word.failures == 0)).min(FAILURES_AT_OPENING);
+            let strain = health.strain.saturating_add(strain_of(ending, health.since, is_trusted));
+            let failures = health.failures.saturating_add(u32::from(ending.failures == 0)).min(FAILURES_AT_OPENING);
             if strain < STRAIN_MAX {
                 Health { strain, failures, ..health }
             } else {
-                open(Health { strain, failures: FAILURES_AT_OPENING, ..health }, word, now)
+                open(Health { strain, failures: FAILURES_AT_OPENING, ..health }, ending, now)
             }
         }
         // What began before it was opened is no probe.
-        (Outcome::Failed, Status::Open) if word.began_at > health.since => {
-            open(Health { failures: health.failures.saturating_add(1), ..health }, word, now)
+        (Outcome::Failed, Status::Open) if ending.began_at > health.since => {
+            open(Health { failures: health.failures.saturating_add(1), ..health }, ending, now)
         }
         (Outcome::Arrived | Outcome::Failed | Outcome::Gone, _) => health,
     }
 }
 
-fn strain_of(word: &Word, since: Timestamp, is_trusted: bool) -> u32 {
-    let is_first = word.failures == 0 || word.attempted_at.is_none_or(|at| at <= since);
-    match word.failures {
+fn strain_of(ending: &Ending, since: Timestamp, is_trusted: bool) -> u32 {
+    let is_first = ending.failures == 0 || ending.attempted_at.is_none_or(|at| at <= since);
+    match ending.failures {
         // One for all that are held, every six hours.
         failures if is_held(failures) => 0,
         _ if !is_first => STRAIN_AGAIN,
@@ -95,9 +95,9 @@ fn strain_of(word: &Word, since: Timestamp, is_trusted: bool) -> u32 {
 }
 
 /// Nothing is attempted until the next probe.
-fn open(health: Health, word: &Word, now: Timestamp) -> Health {
+fn open(health: Health, ending: &Ending, now: Timestamp) -> Health {
     let step = health.failures.saturating_sub(FAILURES_AT_OPENING).saturating_add(1);
-    let probe_at = now.plus(wait_after(step, word.retry_after, word.random));
+    let probe_at = now.plus(wait_after(step, ending.retry_after, ending.random));
     // Those that end together with the one that opens it are no probes either.
     let since = if health.status == Status::Open { health.since } else { now };
     Health { status: Status::Open, since, probe_at, ..health }
@@ -117,13 +117,13 @@ mod tests {
         probed_at: Timestamp(0),
     };
 
-    fn word(outcome: Outcome) -> Word {
+    fn ending(outcome: Outcome) -> Ending {
         let attempted_at = Some(Timestamp(i64::MAX));
-        Word { outcome, began_at: Timestamp(1), failures: 0, attempted_at, retry_after: None, random: 200 }
+        Ending { outcome, began_at: Timestamp(1), failures: 0, attempted_at, retry_after: None, random: 200 }
     }
 
     fn all(outcomes: &[Outcome]) -> Health {
-        outcomes.iter().fold(WELL, |health, outcome| after_all(health, &[word(*outcome)], Timestamp(1)))
+        outcomes.iter().fold(WELL, |health, outcome| after_all(health, &[ending(*outcome)], Timestamp(1)))
     }
 
     fn at(secs: i64) -> Timestamp {
@@ -145,7 +145,7 @@ mod tests {
     fn an_event_that_is_refused_for_ever_does_not_open_it() {
         let mut health = WELL;
         for failures in 0..42 {
-            health = after_all(health, &[Word { failures, ..word(Outcome::Failed) }], at(i64::from(failures)));
+            health = after_all(health, &[Ending { failures, ..ending(Outcome::Failed) }], at(i64::from(failures)));
         }
         assert_eq!(health, Health { failures: 1, strain: 59, ..WELL });
     }
@@ -155,51 +155,51 @@ mod tests {
         let mut health = WELL;
         for failures in [0, 1, 2, 0, 1, 0, 1, 2, 3, 0] {
             assert_eq!(health.status, Status::Active);
-            health = after_all(health, &[Word { failures, ..word(Outcome::Failed) }], at(9));
+            health = after_all(health, &[Ending { failures, ..ending(Outcome::Failed) }], at(9));
         }
         assert_eq!((health.status, health.strain), (Status::Active, 86));
-        assert_eq!(after_all(health, &[word(Outcome::Failed)], at(9)).status, Status::Open);
+        assert_eq!(after_all(health, &[ending(Outcome::Failed)], at(9)).status, Status::Open);
     }
 
     #[test]
     fn events_that_failed_before_open_it_when_a_hundred_of_them_fail_in_a_row() {
-        let again = Word { failures: 3, ..word(Outcome::Failed) };
+        let again = Ending { failures: 3, ..ending(Outcome::Failed) };
         let health = (0..99).fold(WELL, |health, _| after_all(health, &[again], at(9)));
         assert_eq!(health.status, Status::Active);
         assert_eq!(after_all(health, &[again], at(9)).status, Status::Open);
-        assert_eq!(after_all(after_all(health, &[word(Outcome::Arrived)], at(9)), &[again], at(9)).strain, 1);
+        assert_eq!(after_all(after_all(health, &[ending(Outcome::Arrived)], at(9)), &[again], at(9)).strain, 1);
     }
 
     #[test]
     fn one_that_is_back_and_fails_again_is_open_at_the_second_failure_and_not_by_one_event_alone() {
-        let back = after_all(all(&[Outcome::Failed; 5]), &[word(Outcome::Arrived)], at(9));
-        let failed = after_all(back, &[word(Outcome::Failed)], at(9));
+        let back = after_all(all(&[Outcome::Failed; 5]), &[ending(Outcome::Arrived)], at(9));
+        let failed = after_all(back, &[ending(Outcome::Failed)], at(9));
         assert_eq!((failed.status, failed.strain), (Status::Active, 50));
-        let open = after_all(failed, &[word(Outcome::Failed)], at(9));
+        let open = after_all(failed, &[ending(Outcome::Failed)], at(9));
         assert_eq!((open.status, open.failures), (Status::Open, 5), "the first probe is soon");
         assert_eq!(open.probe_at, at(11));
-        let alone = (0..42).map(|failures| Word { failures, ..word(Outcome::Failed) });
-        let alone = alone.fold(back, |health, word| after_all(health, &[word], at(9)));
+        let alone = (0..42).map(|failures| Ending { failures, ..ending(Outcome::Failed) });
+        let alone = alone.fold(back, |health, ending| after_all(health, &[ending], at(9)));
         assert_eq!((alone.status, alone.strain), (Status::Active, 89));
-        let before = Word { failures: 7, attempted_at: Some(back.since), ..word(Outcome::Failed) };
+        let before = Ending { failures: 7, attempted_at: Some(back.since), ..ending(Outcome::Failed) };
         assert_eq!(after_all(back, &[before], at(9)).strain, 50, "it failed before the endpoint was back");
-        let trusted = (0..3).fold(back, |health, _| after_all(health, &[word(Outcome::Arrived)], at(9)));
-        assert_eq!(after_all(trusted, &[word(Outcome::Failed)], at(9)).strain, 20, "wholly trusted again");
+        let trusted = (0..3).fold(back, |health, _| after_all(health, &[ending(Outcome::Arrived)], at(9)));
+        assert_eq!(after_all(trusted, &[ending(Outcome::Failed)], at(9)).strain, 20, "wholly trusted again");
     }
 
     #[test]
-    fn probes_are_made_by_the_schedule_and_a_receiver_is_heard() {
-        let mut health = after_all(WELL, &[word(Outcome::Failed); 8], at(100));
+    fn probes_are_made_by_the_schedule_and_a_receiver_is_answered() {
+        let mut health = after_all(WELL, &[ending(Outcome::Failed); 8], at(100));
         let mut waits = Vec::new();
         let mut now = at(100);
         for _ in 0..13 {
             waits.push(health.probe_at.since(now).as_secs());
             now = health.probe_at;
-            health = after_all(health, &[Word { began_at: now, failures: 9, ..word(Outcome::Failed) }], now);
+            health = after_all(health, &[Ending { began_at: now, failures: 9, ..ending(Outcome::Failed) }], now);
         }
         assert_eq!(waits, [2, 5, 15, 60, 300, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 21_600, 21_600]);
-        let health = after_all(WELL, &[word(Outcome::Failed); 5], at(100));
-        let busy = Word { began_at: at(102), retry_after: Some(Duration::from_secs(90)), ..word(Outcome::Failed) };
+        let health = after_all(WELL, &[ending(Outcome::Failed); 5], at(100));
+        let busy = Ending { began_at: at(102), retry_after: Some(Duration::from_secs(90)), ..ending(Outcome::Failed) };
         assert_eq!(after_all(health, &[busy], at(102)).probe_at, at(192));
     }
 
@@ -208,14 +208,14 @@ mod tests {
         let mut health = all(&[Outcome::Failed; 9]);
         let mut ramp = Vec::new();
         for _ in 0..6 {
-            health = after_all(health, &[word(Outcome::Arrived)], at(9));
+            health = after_all(health, &[ending(Outcome::Arrived)], at(9));
             ramp.push(health.in_flight_max);
         }
         assert_eq!(ramp, [1, 2, 4, 8, 8, 8]);
         assert_eq!((health.status, health.failures), (Status::Active, 0));
-        let closed = after_all(all(&[Outcome::Failed; 5]), &[word(Outcome::Arrived); 4], at(9));
+        let closed = after_all(all(&[Outcome::Failed; 5]), &[ending(Outcome::Arrived); 4], at(9));
         assert_eq!(closed.in_flight_max, 1);
-        assert_eq!(after_all(closed, &[word(Outcome::Arrived); 4], at(9)).in_flight_max, 2);
+        assert_eq!(after_all(closed, &[ending(Outcome::Arrived); 4], at(9)).in_flight_max, 2);
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
         for status in [Status::Paused, Status::Gone, Status::Deleted] {
             for outcome in [Outcome::Arrived, Outcome::Failed, Outcome::Gone] {
                 let before = Health { status, failures: 9, ..WELL };
-                assert_eq!(after_all(before, &[word(outcome)], at(9)), before, "{outcome:?}");
+                assert_eq!(after_all(before, &[ending(outcome)], at(9)), before, "{outcome:?}");
             }
         }
     }

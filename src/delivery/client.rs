@@ -3,7 +3,7 @@
 //! A name is looked up by us before an attempt is claimed, every address is vetted at each new connection, and one of those is connected to,
 //! with the name as SNI and Host. Addresses in the URL never reach a resolver and are vetted here. No redirects, no proxies.
 //! Webhooks that may reach different networks never share a connection: each set of networks has a client of its own.
-//! What went wrong is told in closed words first, which may be logged; what follows them may name the receiver.
+//! What went wrong is reported in closed words first, which may be logged; what follows them may name the receiver.
 
 use std::collections::BTreeMap;
 use std::error::Error;

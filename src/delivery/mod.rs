@@ -248,7 +248,7 @@ impl Work {
                 warn!("{claimed:?} is not made: too little of its lease is left");
                 return self.slots.free(&claimed);
             }
-            // Its slot would be lost: the whole worker ends, and is told.
+            // Its slot would be lost: the whole worker ends, and is reported.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
         let now = Instant::now();

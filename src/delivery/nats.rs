@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::store::deliveries::Claimed;
-use crate::store::sinks::{self, Kind, State, Word};
+use crate::store::sinks::{self, Kind, SinkReport, State};
 use crate::store::{Db, StoreError};
 use crate::time::{Clock, Pulse};
 use link::Link;
@@ -42,14 +42,14 @@ pub struct Nats {
     owner: String,
     /// There while the stream is there and as it must be.
     link: Mutex<Option<Link>>,
-    /// What was last told to the log, so that it is told once.
-    told: Mutex<(Option<State>, String)>,
+    /// What was last told to the log, so that it is reported once.
+    reported: Mutex<(Option<State>, String)>,
 }
 
 impl Nats {
     /// Publishes nothing before it runs.
     pub fn new(options: NatsOptions, owner: String) -> Self {
-        Nats { options, owner, link: Mutex::default(), told: Mutex::default() }
+        Nats { options, owner, link: Mutex::default(), reported: Mutex::default() }
     }
 
     /// Events are kept for the stream from now on.
@@ -117,11 +117,11 @@ impl Nats {
     }
 
     async fn say(&self, db: &Db, clock: &Clock, state: State, reason: &str) {
-        self.tell(state, reason);
-        let word = Word { owner: &self.owner, state, reason };
+        self.report(state, reason);
+        let report = SinkReport { owner: &self.owner, state, reason };
         let written = async {
             let mut tx = db.begin().await?;
-            sinks::say(&mut tx, sinks::NATS, word, clock.now()).await?;
+            sinks::say(&mut tx, sinks::NATS, report, clock.now()).await?;
             tx.commit().await
         };
         if let Err(error) = written.await {
@@ -130,13 +130,13 @@ impl Nats {
     }
 
     /// Logs what has changed.
-    fn tell(&self, state: State, reason: &str) {
+    fn report(&self, state: State, reason: &str) {
         let now = (Some(state), reason.to_owned());
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if *told == now {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if *reported == now {
             return;
         }
-        *told = now;
+        *reported = now;
         let stream = &self.options.stream;
         match state {
             State::Up => info!("events are published to the NATS stream {stream}"),

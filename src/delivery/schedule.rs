@@ -30,7 +30,7 @@ pub(super) fn wait_after(failures: u32, retry_after: Option<Duration>, random: u
     retry_after.map_or(step, |asked| asked.clamp(step, RETRY_AFTER_MAX.max(2 * step)))
 }
 
-/// The longest that [`wait_after`] tells, whatever a receiver asks for and chance adds.
+/// The longest that [`wait_after`] reports, whatever a receiver asks for and chance adds.
 pub(super) fn longest_wait(failures: u32) -> Duration {
     const MOST_JITTER: u64 = 400;
     wait_after(failures, Some(Duration::MAX), MOST_JITTER)
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_is_heard_within_bounds() {
+    fn a_receiver_is_answered_within_bounds() {
         let asked = |failures, secs| wait_after(failures, Some(Duration::from_secs(secs)), NO_JITTER).as_secs();
         assert_eq!([asked(1, 0), asked(1, 1), asked(1, 120), asked(1, 600), asked(1, 86_400)], [2, 2, 120, 600, 600]);
         assert_eq!([asked(8, 60), asked(8, 4_000), asked(8, 9_000)], [3_600, 4_000, 7_200], "twice the step");

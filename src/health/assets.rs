@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::store::asset_facts::AssetRow;
 
-/// A listed asset; what is null was not told, or is not so.
+/// A listed asset; what is null was not reported, or is not so.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct AssetReport {
     pub symbol: String,
@@ -27,8 +27,8 @@ pub struct AssetReport {
     pub transfer_fee_maximum: Option<String>,
     /// How it differs from the configuration; empty when it does not.
     pub differs: String,
-    pub told_at: Option<String>,
-    /// Why the last look told nothing; empty when it did.
+    pub reported_at: Option<String>,
+    /// Why the last look reported nothing; empty when it did.
     pub reason: String,
     /// Nothing of it is CONFIRMED.
     pub held: bool,
@@ -36,13 +36,13 @@ pub struct AssetReport {
 
 impl AssetReport {
     pub(super) fn of(row: &AssetRow) -> Self {
-        let told = row.told.as_ref();
-        let terms = told.and_then(|told| told.terms.as_ref());
+        let reported = row.reported.as_ref();
+        let terms = reported.and_then(|reported| reported.terms.as_ref());
         let fee = terms.and_then(|terms| terms.transfer_fee);
         AssetReport {
             symbol: row.symbol.clone(),
             asset: row.asset.to_string(),
-            program: told.and_then(|told| told.program.clone()),
+            program: reported.and_then(|reported| reported.program.clone()),
             decimals: terms.map(|terms| terms.decimals),
             extensions: terms.map_or_else(Vec::new, |terms| terms.extensions.clone()),
             risks: terms.map_or_else(Vec::new, |terms| terms.risks.clone()),
@@ -50,8 +50,8 @@ impl AssetReport {
             permanent_delegate: terms.and_then(|terms| terms.permanent_delegate).map(|who| who.to_string()),
             transfer_fee_basis_points: fee.map(|fee| fee.basis_points),
             transfer_fee_maximum: fee.map(|fee| fee.maximum.to_string()),
-            differs: told.map_or_else(String::new, |told| told.differs.clone()),
-            told_at: told.map(|told| told.at.to_string()),
+            differs: reported.map_or_else(String::new, |reported| reported.differs.clone()),
+            reported_at: reported.map(|reported| reported.at.to_string()),
             reason: row.reason.clone(),
             held: row.is_held,
         }
@@ -79,7 +79,7 @@ impl AssetReport {
 impl fmt::Display for AssetReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}): ", self.symbol, self.asset)?;
-        match self.told_at {
+        match self.reported_at {
             Some(_) if self.program.is_none() => f.write_str("no contract")?,
             Some(_) => f.write_str(&self.terms().join("; "))?,
             None => f.write_str("the chain has not told what it is")?,

@@ -1,16 +1,16 @@
-//! Balances in the status report: which tokens nobody tells, and which addresses, and since when. What is not told is not
-//! refreshed, and what was never told is no balance at all, so it is a fault.
+//! Balances in the status report: which tokens nobody reports, and which addresses, and since when. What is not reported is not
+//! refreshed, and what was never reported is no balance at all, so it is a fault.
 
 use std::time::Duration;
 
 use landfall_chain::Chain;
 
-use crate::store::balances::{self, Untold};
+use crate::store::balances::{self, Unreported};
 use crate::store::{Connection, StoreError};
 use crate::time::Timestamp;
 
-/// How long something may be untold.
-const UNTOLD_MAX: Duration = Duration::from_secs(30 * 60);
+/// How long something may be unreported.
+const UNREPORTED_MAX: Duration = Duration::from_secs(30 * 60);
 /// How many addresses are named.
 const NAMED_MAX: usize = 3;
 
@@ -20,21 +20,21 @@ pub(super) async fn alarms(
     chain: Chain,
     now: Timestamp,
 ) -> Result<Vec<String>, StoreError> {
-    let before = now.minus(UNTOLD_MAX);
+    let before = now.minus(UNREPORTED_MAX);
     let mut alarms = Vec::new();
     for followed in balances::followed(connection, chain).await? {
-        if let Some(since) = followed.untold_since.filter(|since| *since <= before) {
+        if let Some(since) = followed.unreported_since.filter(|since| *since <= before) {
             let asset = followed.asset;
             alarms.push(format!("balances: since {since} nobody tells how much of {asset} anybody holds"));
         }
     }
     let limit = u32::try_from(NAMED_MAX + 1).unwrap_or(u32::MAX);
-    let untold = balances::untold(connection, chain, before, limit).await?;
-    for Untold { address, assets, since } in untold.iter().take(NAMED_MAX) {
+    let unreported = balances::unreported(connection, chain, before, limit).await?;
+    for Unreported { address, assets, since } in unreported.iter().take(NAMED_MAX) {
         alarms
             .push(format!("balances: since {since} endpoints do not tell alike how much of {assets} {address} holds"));
     }
-    if untold.len() > NAMED_MAX {
+    if unreported.len() > NAMED_MAX {
         alarms.push("balances: nor do they tell it of others".to_owned());
     }
     Ok(alarms)

@@ -1,6 +1,6 @@
 //! What the store says of the watchers and the queue: the status report, and whether all is well.
 //!
-//! Reads the store and never a node: it tells the same from every process.
+//! Reads the store and never a node: it reports the same from every process.
 
 mod admin;
 mod assets;
@@ -16,8 +16,8 @@ use std::time::Duration;
 use landfall_chain::Chain;
 use serde::Serialize;
 
-use crate::decision::Decision;
 use crate::incident::Incident;
+use crate::overrides::Decision;
 use crate::store::status::{self, ChainStatus, EndpointRow, QueueStatus};
 use crate::store::traces::{self, Doubts, TraceStatus};
 use crate::store::{Db, StoreError, asset_facts, incidents, overrides};
@@ -69,7 +69,7 @@ pub struct ChainReport {
     /// How many of these are of final blocks and were tried often.
     #[serde(skip)]
     unwitnessed_for_long: u64,
-    /// The newest block on record whose trace two endpoints told, and the newest that is one endpoint's word; null where
+    /// The newest block on record whose trace two endpoints reported, and the newest that is one endpoint's word; null where
     /// there is none.
     pub traces_by_two: Option<u64>,
     pub traces_by_one: Option<u64>,
@@ -137,11 +137,11 @@ impl Status {
             let decisions = overrides::of_chain(&mut reader, chain.chain).await?;
             let traces = traces.iter().find(|traces| traces.chain == chain.chain);
             let of_chain = assets.iter().filter(|asset| asset.chain == chain.chain).map(AssetReport::of).collect();
-            let untold = balances::alarms(&mut reader, chain.chain, now).await?;
+            let unreported = balances::alarms(&mut reader, chain.chain, now).await?;
             let nobodys = NobodysReport::read(&mut reader, chain.chain).await?;
             let mut report =
                 ChainReport { assets: of_chain, nobodys, ..ChainReport::of(chain, &incidents, decisions, now) };
-            report.alarms.extend(untold);
+            report.alarms.extend(unreported);
             chains.push(match traces {
                 Some(traces) => report.traced(traces, now),
                 None => report.doubted(&doubts),
@@ -183,7 +183,7 @@ impl ChainReport {
         let ever_caught_up = status.caught_up_at != Timestamp::EPOCH;
         let of_chain = incidents.iter().filter(|incident| incident.chain == status.chain).map(alarm);
         let alarms = status.alarms.into_iter().chain(of_chain).collect();
-        let in_force = |decision: &Decision| decision.word.replaces_a_rule() && decision.until > now;
+        let in_force = |decision: &Decision| decision.action.replaces_a_rule() && decision.until > now;
         ChainReport {
             chain: status.chain.name(),
             state: status.state,
@@ -286,8 +286,8 @@ fn alarm(incident: &Incident) -> String {
 }
 
 impl From<Decision> for OverrideReport {
-    fn from(Decision { word, reason, until, .. }: Decision) -> Self {
-        OverrideReport { kind: word.kind(), value: word.value(), reason, until: until.to_string() }
+    fn from(Decision { action, reason, until, .. }: Decision) -> Self {
+        OverrideReport { kind: action.kind(), value: action.value(), reason, until: until.to_string() }
     }
 }
 
@@ -331,9 +331,9 @@ mod tests {
             ChainReport::of(status, &[], Vec::new(), now).complaint(Duration::from_secs(60))
         };
         assert_eq!(complaint(30, 30), None, "clocks differ a little");
-        for told in [complaint(0, 31), complaint(31, 0)] {
-            let told = told.unwrap();
-            assert!(told.starts_with("its last sign of life is 31 s in the future: the clock of"), "{told}");
+        for reported in [complaint(0, 31), complaint(31, 0)] {
+            let reported = reported.unwrap();
+            assert!(reported.starts_with("its last sign of life is 31 s in the future: the clock of"), "{reported}");
         }
     }
 }

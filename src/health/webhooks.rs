@@ -67,7 +67,7 @@ impl WebhookReport {
     pub(super) fn complaints(&self, lag_max: Duration) -> Vec<String> {
         let WebhookReport { id, pending, held, failures, state, state_secs, .. } = self;
         let since = self.since.as_deref().unwrap_or("the beginning");
-        let told = match state {
+        let reported = match state {
             Status::Active => self.late_secs().filter(|secs| *secs > lag_max.as_secs()).map(|secs| {
                 format!("a delivery has been due for {secs} s; is `landfall run` running, and can it keep up?")
             }),
@@ -87,7 +87,7 @@ impl WebhookReport {
         // Too few for it to be OPEN, as where a receiver cannot read one of them.
         let failing = (*state == Status::Active && *failures >= FAILURES_MAX)
             .then(|| format!("a delivery failed {failures} times in a row; see `landfall event list --pending`"));
-        told.into_iter().chain(failing).chain(held).map(|what| format!("webhook {id}: {what}")).collect()
+        reported.into_iter().chain(failing).chain(held).map(|what| format!("webhook {id}: {what}")).collect()
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn each_condition_that_holds_events_back_is_told_with_what_to_do() {
+    fn each_condition_that_holds_events_back_is_reported_with_what_to_do() {
         let due = |secs| move |webhook: &mut WebhookStatus| webhook.due_at = Some(NOW.minus(Duration::from_secs(secs)));
         assert_eq!(complaints(&report(Status::Active, 9, due(60))), "");
         let late = complaints(&report(Status::Active, 9, due(61)));

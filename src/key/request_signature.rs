@@ -44,7 +44,7 @@ pub struct Nonce {
     pub expires: Timestamp,
 }
 
-/// Why a signature is not good. What is told before the signature was found right says nothing of the request.
+/// Why a signature is not good. What is reported before the signature was found right says nothing of the request.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SignatureError {
     #[error("is not a JWT: expected three parts of base64url without padding")]

@@ -8,7 +8,7 @@ use landfall_chain::{Address, U256};
 use crate::deposit::{Deposit, DepositId, DepositStatus};
 use crate::operator::{DecideError, Operator};
 use crate::store::cursors::Cursor;
-use crate::store::witnesses::{Kept, Sighted, WitnessedBy};
+use crate::store::witnesses::{Kept, SeenInTrace, WitnessedBy};
 use crate::store::{Db, StoreError, deposits, traces, witnesses};
 
 /// Why a deposit was not decided.
@@ -61,7 +61,7 @@ impl Operator<'_> {
             None => return Err(DecideDepositError::NotDoubtful(id)),
         };
         let sighted = witnesses::in_block(&mut tx, deposit.chain, &doubt.block.hash).await?;
-        let to_it = |it: &&Sighted| (it.deposit.recipient, it.deposit.asset) == (deposit.recipient, deposit.asset);
+        let to_it = |it: &&SeenInTrace| (it.deposit.recipient, it.deposit.asset) == (deposit.recipient, deposit.asset);
         let others = || sighted.iter().filter(to_it).filter(|it| it.deposit.id != id);
         let believed = sum(others().filter(|it| is_believed(it)));
         if let Some(allowed) = doubt.allowed.filter(|_| paid)
@@ -85,11 +85,11 @@ impl Operator<'_> {
     }
 }
 
-fn is_believed(Sighted { deposit, kept }: &Sighted) -> bool {
+fn is_believed(SeenInTrace { deposit, kept }: &SeenInTrace) -> bool {
     deposit.status == DepositStatus::Confirmed
         || deposit.status == DepositStatus::Pending && kept.is_some_and(|kept| kept.is_shown)
 }
 
-fn sum<'s>(sighted: impl Iterator<Item = &'s Sighted>) -> U256 {
+fn sum<'s>(sighted: impl Iterator<Item = &'s SeenInTrace>) -> U256 {
     sighted.fold(U256::ZERO, |sum, it| sum.saturating_add(it.deposit.amount))
 }

@@ -6,8 +6,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::account::NewAccount;
-use crate::decision::Author;
 use crate::identity::DEFAULT_IDENTITY;
+use crate::overrides::Author;
 use crate::registry::{AddAccountsError, ReplayError, record};
 use crate::request::{Made, Request};
 use crate::store::accounts::{self, AddAccountError, WatchLists};

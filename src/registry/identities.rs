@@ -4,8 +4,8 @@
 
 use uuid::Uuid;
 
-use crate::decision::Author;
 use crate::identity::{self, IdError, Identity, LabelError, NewIdentity};
+use crate::overrides::Author;
 use crate::registry::{ReplayError, record};
 use crate::request::{Made, Request};
 use crate::store::requests::{self, Known};

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_that_ends_at_its_start_is_told_at_once_with_its_last_words() {
+    async fn a_node_that_ends_at_its_start_is_reported_at_once_with_its_last_words() {
         let folder = tempfile::tempdir().unwrap();
         // `cat` takes none of the arguments.
         let options = AnvilOptions {

@@ -1,4 +1,4 @@
-//! The books: what the receiver was told, against what the chain says, the store still holds and the API shows.
+//! The books: what the receiver was reported, against what the chain says, the store still holds and the API shows.
 //!
 //! The chain's balances are the judge: every watched address began with nothing, so its balance is what it received.
 //! Pure. Whatever is amiss is a fault in words; the last line of `sandbox --once` counts it.
@@ -49,20 +49,20 @@ pub(super) struct Books {
 
 impl Books {
     pub(super) fn of(evidence: &Evidence) -> Self {
-        let told = Told::of(&evidence.received);
+        let reported = ClientView::of(&evidence.received);
         let mut books = Books {
-            confirmed: told.statuses.values().filter(|status| **status == "CONFIRMED").count(),
-            delivered: told.first_arrivals.len(),
+            confirmed: reported.statuses.values().filter(|status| **status == "CONFIRMED").count(),
+            delivered: reported.first_arrivals.len(),
             ..Books::default()
         };
-        books.compare_with_chain(&told, &evidence.holdings);
-        books.find_unfinished(&told, evidence);
-        books.find_repeated(&told);
+        books.compare_with_chain(&reported, &evidence.holdings);
+        books.find_unfinished(&reported, evidence);
+        books.find_repeated(&reported);
         books
     }
 
-    fn compare_with_chain(&mut self, told: &Told<'_>, holdings: &[Holding]) {
-        let mut sums = told.confirmed_amounts();
+    fn compare_with_chain(&mut self, reported: &ClientView<'_>, holdings: &[Holding]) {
+        let mut sums = reported.confirmed_amounts();
         for Holding { account_id, address, symbol, decimals, balance } in holdings {
             let amounts = sums.remove(&(address.to_string(), symbol.clone())).unwrap_or_default();
             let sum =
@@ -84,7 +84,7 @@ impl Books {
         }
     }
 
-    fn find_unfinished(&mut self, told: &Told<'_>, evidence: &Evidence) {
+    fn find_unfinished(&mut self, reported: &ClientView<'_>, evidence: &Evidence) {
         let Evidence { refused, undelivered, unexplained, shown_by_api, .. } = evidence;
         if *undelivered > 0 {
             self.lost += undelivered;
@@ -96,21 +96,22 @@ impl Books {
         if *refused > 0 {
             self.faults.push(format!("{refused} requests to the receiver were not signed or no envelope"));
         }
-        for (id, _) in told.statuses.iter().filter(|(_, status)| **status == "PENDING") {
+        for (id, _) in reported.statuses.iter().filter(|(_, status)| **status == "PENDING") {
             self.faults.push(format!("deposit {id} is still PENDING"));
         }
-        let told: Shown = told.statuses.iter().map(|(id, status)| ((*id).to_owned(), (*status).to_owned())).collect();
-        for (id, status) in told.symmetric_difference(shown_by_api) {
-            let by = if told.contains(&(id.clone(), status.clone())) { "events only" } else { "the API only" };
+        let reported: Shown =
+            reported.statuses.iter().map(|(id, status)| ((*id).to_owned(), (*status).to_owned())).collect();
+        for (id, status) in reported.symmetric_difference(shown_by_api) {
+            let by = if reported.contains(&(id.clone(), status.clone())) { "events only" } else { "the API only" };
             self.faults.push(format!("deposit {id} is {status} by {by}"));
         }
     }
 
-    /// The same change told under two ids, and changes told in a wrong order.
-    fn find_repeated(&mut self, told: &Told<'_>) {
+    /// The same change reported under two ids, and changes reported in a wrong order.
+    fn find_repeated(&mut self, reported: &ClientView<'_>) {
         let mut seen = BTreeSet::new();
         let mut pending = BTreeSet::new();
-        for received in &told.first_arrivals {
+        for received in &reported.first_arrivals {
             let (key, status) = (received.field("dedup_key"), received.field("status"));
             if !seen.insert((key, status)) {
                 self.duplicated += 1;
@@ -126,19 +127,19 @@ impl Books {
 }
 
 /// What a client knows from the events.
-struct Told<'r> {
+struct ClientView<'r> {
     /// Each event once, where it arrived first.
     first_arrivals: Vec<&'r Received>,
     /// The latest status of each deposit, by its id.
     statuses: BTreeMap<&'r str, &'r str>,
 }
 
-impl<'r> Told<'r> {
+impl<'r> ClientView<'r> {
     fn of(received: &'r [Received]) -> Self {
         let mut ids = BTreeSet::new();
         let first_arrivals: Vec<_> = received.iter().filter(|received| ids.insert(received.id.as_str())).collect();
         let statuses = first_arrivals.iter().map(|received| (received.field("id"), received.field("status"))).collect();
-        Told { first_arrivals, statuses }
+        ClientView { first_arrivals, statuses }
     }
 
     /// What was CONFIRMED at each address, by symbol; each (dedup_key, status) counts once, as clients are told to count.

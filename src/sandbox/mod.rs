@@ -28,8 +28,8 @@ use landfall_chain::{Asset, Chain, Network};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{self, App, Migrate};
-use crate::decision::Author;
 use crate::key::Scope;
+use crate::overrides::Author;
 use crate::random;
 use crate::receiver::Receiver;
 use crate::registry::{self, NewWebhook};

@@ -1,6 +1,6 @@
 //! A private node: its process, its log, and JSON-RPC to it. What anvil and surfpool have in common.
 //!
-//! Promises: it is ended with its owner unless it is to be kept; it is told at once when it ends at its start, with its
+//! Promises: it is ended with its owner unless it is to be kept; it is reported at once when it ends at its start, with its
 //! last words; every call ends within a minute. Retries nothing.
 
 use std::fs::File;
@@ -69,7 +69,7 @@ struct Process {
 }
 
 impl Node {
-    /// Starts a node and waits until a line of its log tells the URL that it listens at.
+    /// Starts a node and waits until a line of its log reports the URL that it listens at.
     ///
     /// # Errors
     /// See [`NodeError`]; what was started is ended.
@@ -93,9 +93,9 @@ impl Node {
             loop {
                 let text = std::fs::read_to_string(log).map_err(log_error)?;
                 // A line that is still being written has no end yet.
-                let told = text.split_inclusive('\n').find_map(|line| url(line.strip_suffix('\n')?));
-                if let Some(told) = told {
-                    return Ok(told);
+                let reported = text.split_inclusive('\n').find_map(|line| url(line.strip_suffix('\n')?));
+                if let Some(reported) = reported {
+                    return Ok(reported);
                 }
                 if !matches!(process.child.try_wait(), Ok(None)) {
                     return Err(NodeError::Ended { name, words: last_words(log) });

@@ -262,8 +262,10 @@ impl<'h> Stage<'h> {
     /// The ids of the deposits of `tx` that were told to have `status`.
     pub(super) fn deposits_of(&self, tx: &str, status: &str) -> Vec<String> {
         let log = self.house.receiver.log();
-        let told = log.iter().filter(|told| told.field("transaction_hash") == tx && told.field("status") == status);
-        let mut ids: Vec<_> = told.map(|told| told.field("id").to_owned()).collect();
+        let reported = log
+            .iter()
+            .filter(|reported| reported.field("transaction_hash") == tx && reported.field("status") == status);
+        let mut ids: Vec<_> = reported.map(|reported| reported.field("id").to_owned()).collect();
         ids.sort();
         ids.dedup();
         ids

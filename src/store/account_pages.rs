@@ -98,7 +98,7 @@ pub async fn list(
     for row in rows.into_iter().take(limit) {
         let addresses = addresses(connection, &row.id).await?;
         let more = int(addresses.len());
-        // One with more than it may have is told all the same.
+        // One with more than it may have is reported all the same.
         if more > left && !page.is_empty() {
             break;
         }

@@ -85,8 +85,8 @@ statements! {
     // What was added before its chain was taken up is matched from the first block on that the chain was followed from.
     WATCHED_FROM = "SELECT from_number, (SELECT MIN(native_settings.from_number) FROM native_settings WHERE native_settings.chain = $1) \
                     FROM watched_addresses WHERE chain = $1 AND address = $2";
-    // Of a number as it stands PostgreSQL may look for the smallest by its own index, and pass by all that were told earlier.
-    TOLD_LATER = "SELECT MIN(seq + 0), MAX(seq + 0) FROM watched_addresses WHERE chain = $1 AND from_number > $2";
+    // Of a number as it stands PostgreSQL may look for the smallest by its own index, and pass by all that were reported earlier.
+    REPORTED_LATER = "SELECT MIN(seq + 0), MAX(seq + 0) FROM watched_addresses WHERE chain = $1 AND from_number > $2";
     LOWER_FROM = "UPDATE watched_addresses SET from_number = $1 \
                   WHERE chain = $2 AND from_number > $1 AND seq BETWEEN $3 AND $4";
     ACCOUNTS = "SELECT id, identity_id, type FROM accounts WHERE organization_id = $1 ORDER BY id";
@@ -294,10 +294,10 @@ pub(super) fn matched_from(from: i64, first: Option<i64>) -> Result<u64, StoreEr
     uint("from_number", first.map_or(from, |first| from.max(first)))
 }
 
-/// The blocks from `number` on are read once more: who was told a later one is matched from there.
+/// The blocks from `number` on are read once more: who was reported a later one is matched from there.
 pub async fn lower_from(tx: &mut Tx, chain: Chain, number: u64) -> Result<(), StoreError> {
-    let told = fetch_optional!(tx, (Option<i64>, Option<i64>), TOLD_LATER, chain.name(), int(number))?;
-    let Some((Some(mut from), Some(last))) = told else { return Ok(()) };
+    let reported = fetch_optional!(tx, (Option<i64>, Option<i64>), REPORTED_LATER, chain.name(), int(number))?;
+    let Some((Some(mut from), Some(last))) = reported else { return Ok(()) };
     while from <= last {
         let to = from + (LOWERED_AT_ONCE - 1);
         execute!(tx, LOWER_FROM, int(number), chain.name(), from, to)?;

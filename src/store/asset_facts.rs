@@ -1,7 +1,7 @@
-//! What a chain says of each listed asset, as it was last told, and why the last look told nothing; and which of them are held.
+//! What a chain says of each listed asset, as it was last reported, and why the last look reported nothing; and which of them are held.
 //!
-//! Nothing is CONFIRMED of an asset that is held, or with other decimals than were told ([`confirmable`], and `deposits`, whose
-//! lists leave such deposits out). What was told
+//! Nothing is CONFIRMED of an asset that is held, or with other decimals than were reported ([`confirmable`], and `deposits`, whose
+//! lists leave such deposits out). What was reported
 //! stays on record when a later look fails, and so does that it is held; what is no longer listed goes.
 
 use std::collections::BTreeMap;
@@ -20,17 +20,17 @@ pub struct AssetRow {
     pub chain: Chain,
     pub asset: AssetId,
     pub symbol: String,
-    /// `None` while nothing was ever told.
-    pub told: Option<ToldAsset>,
-    /// Why the last look told nothing; empty when it did.
+    /// `None` while nothing was ever reported.
+    pub reported: Option<ReportedAsset>,
+    /// Why the last look reported nothing; empty when it did.
     pub reason: String,
     /// Nothing of it is CONFIRMED.
     pub is_held: bool,
 }
 
-/// What was told.
+/// What was reported.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ToldAsset {
+pub struct ReportedAsset {
     pub at: Timestamp,
     /// `None` where there is no code at its address.
     pub program: Option<String>,
@@ -45,19 +45,19 @@ pub struct ToldAsset {
 pub struct Confirmable(BTreeMap<AssetId, (bool, Option<u8>)>);
 
 statements! {
-    TELL = "INSERT INTO asset_facts (chain, asset, symbol, told_us, program, decimals, freeze_authority, permanent_delegate, \
+    REPORT = "INSERT INTO asset_facts (chain, asset, symbol, reported_us, program, decimals, freeze_authority, permanent_delegate, \
             fee_basis_points, fee_maximum, extensions, risks, differs, reason, is_held) \
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, '', $14) ON CONFLICT (chain, asset) DO UPDATE SET \
-            symbol = excluded.symbol, told_us = excluded.told_us, program = excluded.program, decimals = excluded.decimals, \
+            symbol = excluded.symbol, reported_us = excluded.reported_us, program = excluded.program, decimals = excluded.decimals, \
             freeze_authority = excluded.freeze_authority, permanent_delegate = excluded.permanent_delegate, \
             fee_basis_points = excluded.fee_basis_points, fee_maximum = excluded.fee_maximum, \
             extensions = excluded.extensions, risks = excluded.risks, differs = excluded.differs, reason = '', \
             is_held = excluded.is_held";
-    // Silence says nothing: what was never told is held no longer after enough of it, and what was told to differ still is.
+    // Silence says nothing: what was never reported is held no longer after enough of it, and what was told to differ still is.
     FAIL = "INSERT INTO asset_facts (chain, asset, symbol, extensions, risks, differs, reason) \
             VALUES ($1, $2, $3, '[]', '[]', '', $4) \
             ON CONFLICT (chain, asset) DO UPDATE SET symbol = excluded.symbol, reason = excluded.reason, \
-            is_held = CASE WHEN asset_facts.told_us IS NULL AND $5 THEN FALSE ELSE asset_facts.is_held END";
+            is_held = CASE WHEN asset_facts.reported_us IS NULL AND $5 THEN FALSE ELSE asset_facts.is_held END";
     EXPECT = "INSERT INTO asset_facts (chain, asset, symbol, extensions, risks, differs, reason, is_held) \
               VALUES ($1, $2, $3, '[]', '[]', '', '', TRUE) ON CONFLICT (chain, asset) DO NOTHING";
     HOLD = "UPDATE asset_facts SET is_held = $1 WHERE chain = $2 AND asset = $3";
@@ -72,7 +72,7 @@ struct Row {
     chain: String,
     asset: Vec<u8>,
     symbol: String,
-    told_us: Option<i64>,
+    reported_us: Option<i64>,
     program: Option<String>,
     decimals: Option<i64>,
     freeze_authority: Option<String>,
@@ -87,7 +87,7 @@ struct Row {
 }
 
 /// Records what the chain says of an asset, how that differs from what is listed, and whether it is held for that.
-pub async fn tell(
+pub async fn report(
     tx: &mut Tx,
     chain: Chain,
     asset: &Asset,
@@ -97,9 +97,9 @@ pub async fn tell(
 ) -> Result<(), StoreError> {
     let terms = facts.terms.as_ref();
     let fee = terms.and_then(|terms| terms.transfer_fee);
-    let told = execute!(
+    let reported = execute!(
         tx,
-        TELL,
+        REPORT,
         chain.name(),
         asset.id.to_bytes(),
         &asset.symbol,
@@ -115,10 +115,10 @@ pub async fn tell(
         differs,
         is_held,
     )?;
-    expect_one("record what a chain says of an asset", told)
+    expect_one("record what a chain says of an asset", reported)
 }
 
-/// Records why a look told nothing of an asset; what was told before stays. One of which nothing was ever told is held no longer
+/// Records why a look reported nothing of an asset; what was reported before stays. One of which nothing was ever reported is held no longer
 /// when it `is_given_up`.
 pub async fn fail(
     tx: &mut Tx,
@@ -188,9 +188,13 @@ impl TryFrom<Row> for AssetRow {
         let chain = parsed::<Chain>("chain", &row.chain)?;
         let asset = id(&row.asset)?;
         let terms = row.decimals.map(|decimals| terms(chain, decimals, &row)).transpose()?;
-        let told =
-            row.told_us.map(|at| ToldAsset { at: Timestamp(at), program: row.program, terms, differs: row.differs });
-        Ok(AssetRow { chain, asset, symbol: row.symbol, told, reason: row.reason, is_held: row.is_held })
+        let reported = row.reported_us.map(|at| ReportedAsset {
+            at: Timestamp(at),
+            program: row.program,
+            terms,
+            differs: row.differs,
+        });
+        Ok(AssetRow { chain, asset, symbol: row.symbol, reported, reason: row.reason, is_held: row.is_held })
     }
 }
 

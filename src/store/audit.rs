@@ -1,6 +1,6 @@
 //! The audit: insert only, in the transaction of what was decided.
 
-use crate::decision::AuditEntry;
+use crate::overrides::AuditEntry;
 use crate::store::sql::{execute, fetch_all, statements};
 use crate::store::{Connection, StoreError, Tx, parsed};
 use crate::time::Timestamp;

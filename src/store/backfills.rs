@@ -79,7 +79,7 @@ fn scope_key(scope: &str) -> String {
 /// Both as the column `proof` holds them.
 fn proof_text(proof: ReadProof, lane: Lane) -> String {
     match lane {
-        Lane::Roots => proof.name().to_owned(),
+        Lane::Block => proof.name().to_owned(),
         Lane::Traces => format!("{}{TRACES}", proof.name()),
     }
 }
@@ -93,7 +93,7 @@ pub(super) fn read_level(text: Option<String>) -> Result<Option<Proof>, StoreErr
 pub(super) fn read_proof(text: &str) -> Result<(ReadProof, Lane), StoreError> {
     let (proof, lane) = match text.strip_suffix(TRACES) {
         Some(proof) => (proof, Lane::Traces),
-        None => (text, Lane::Roots),
+        None => (text, Lane::Block),
     };
     Ok((parsed("proof of a backfill", proof)?, lane))
 }

@@ -17,7 +17,7 @@ use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, Listed, StoreError, Tx, hash, int, parsed, traces, uint, unexplained};
 use crate::time::Timestamp;
 
-/// How long an address rests that was not told: as long as it has been untold, within these bounds.
+/// How long an address rests that was not reported: as long as it has been unreported, within these bounds.
 const REST_MIN: Duration = Duration::from_secs(30);
 const REST_MAX: Duration = Duration::from_secs(60 * 60);
 
@@ -38,19 +38,19 @@ pub struct Watched {
     pub assets: Vec<(AssetId, u64)>,
 }
 
-/// An asset whose holders are told their balances.
+/// An asset whose holders are reported their balances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Followed {
     pub asset: AssetId,
     /// The first block that was searched for it.
     pub from: u64,
     /// Since when nobody tells how much of it anybody holds.
-    pub untold_since: Option<Timestamp>,
+    pub unreported_since: Option<Timestamp>,
 }
 
-/// An address that was not told when it was asked for.
+/// An address that was not reported when it was asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Untold {
+pub struct Unreported {
     pub address: Address,
     /// Of which assets, in words.
     pub assets: String,
@@ -120,16 +120,16 @@ statements! {
            WHERE balances.block_number < excluded.block_number OR balances.block_number = excluded.block_number \
            AND (balances.proof = excluded.proof OR balances.proof = 'one_endpoint')";
     DONE = "DELETE FROM balances_due WHERE chain = $1 AND address = $2 AND block_number <= $3";
-    REST = "UPDATE balances_due SET untold_us = COALESCE(untold_us, $4), untold_assets = $5, again_us = $4 + \
-            CASE WHEN $4 - COALESCE(untold_us, $4) < $6 THEN $6 WHEN $4 - untold_us > $7 THEN $7 ELSE $4 - untold_us END \
+    REST = "UPDATE balances_due SET unreported_us = COALESCE(unreported_us, $4), unreported_assets = $5, again_us = $4 + \
+            CASE WHEN $4 - COALESCE(unreported_us, $4) < $6 THEN $6 WHEN $4 - unreported_us > $7 THEN $7 ELSE $4 - unreported_us END \
             WHERE chain = $1 AND address = $2 AND block_number <= $3";
-    UNTOLD = "SELECT address, untold_assets, untold_us FROM balances_due WHERE chain = $1 AND untold_us IS NOT NULL \
-              AND untold_us <= $2 ORDER BY untold_us, address, block_number LIMIT $3";
+    UNREPORTED = "SELECT address, unreported_assets, unreported_us FROM balances_due WHERE chain = $1 AND unreported_us IS NOT NULL \
+              AND unreported_us <= $2 ORDER BY unreported_us, address, block_number LIMIT $3";
     QUEUE_ABOVE = "INSERT INTO balances_due (chain, address, block_number, queued_us, reason) \
                    SELECT DISTINCT chain, address, 0, CAST($3 AS BIGINT), 'taken_back' \
                    FROM balances WHERE chain = $1 AND block_number > $2 ON CONFLICT (chain, address, block_number) DO NOTHING";
     FORGET_ABOVE = "DELETE FROM balances WHERE chain = $1 AND block_number > $2";
-    FOLLOWED = "SELECT asset, followed_from, untold_us FROM balance_assets WHERE chain = $1 ORDER BY asset";
+    FOLLOWED = "SELECT asset, followed_from, unreported_us FROM balance_assets WHERE chain = $1 ORDER BY asset";
     // What was followed before stays as it is; with other settings what is seen begins anew.
     FOLLOW = "INSERT INTO balance_assets (chain, asset, followed_from, explained_from, explained_by) VALUES ($1, $2, $3, $4, $5) \
               ON CONFLICT (chain, asset) DO UPDATE SET explained_by = excluded.explained_by, explained_from = \
@@ -141,8 +141,8 @@ statements! {
              JOIN balance_assets AS f ON f.chain = b.chain AND f.asset = b.asset WHERE w.chain = $1 AND w.address = $2 \
              AND b.base_number + 1 >= w.from_number AND b.base_number + 1 >= f.explained_from ORDER BY b.asset";
     UNFOLLOW = "DELETE FROM balance_assets WHERE chain = $1 AND asset = $2";
-    SILENT = "UPDATE balance_assets SET untold_us = COALESCE(untold_us, $3) WHERE chain = $1 AND asset = $2";
-    TOLD = "UPDATE balance_assets SET untold_us = NULL WHERE chain = $1 AND asset = $2 AND untold_us IS NOT NULL";
+    SILENT = "UPDATE balance_assets SET unreported_us = COALESCE(unreported_us, $3) WHERE chain = $1 AND asset = $2";
+    REPORTED = "UPDATE balance_assets SET unreported_us = NULL WHERE chain = $1 AND asset = $2 AND unreported_us IS NOT NULL";
     // One statement, so that what was spent is counted from the very block that the amount is of. CROSS JOIN, because SQLite's
     // planner would walk over all that an address ever spent.
     OF_ACCOUNT = "SELECT 'held' AS what, w.chain, w.address, b.asset, b.amount, b.block_number, b.block_hash, b.read_us, \
@@ -292,7 +292,7 @@ pub async fn bases(
 }
 
 /// Records what was read; whether it did. Where a later block was read already, that stays; and where of the same block more
-/// endpoints told it. The next reading is compared with this one, if it `is_base`, or with the one that this was to be compared with.
+/// endpoints reported it. The next reading is compared with this one, if it `is_base`, or with the one that this was to be compared with.
 pub async fn set(
     tx: &mut Tx,
     chain: Chain,
@@ -339,33 +339,33 @@ pub async fn rest(
     execute!(tx, REST, chain.name(), who, number, now.0, assets, least, most).map(drop)
 }
 
-/// At most `limit` of the addresses of a chain that have been untold since `before` or longer, the longest first.
-pub async fn untold(
+/// At most `limit` of the addresses of a chain that have been unreported since `before` or longer, the longest first.
+pub async fn unreported(
     connection: &mut impl Connection,
     chain: Chain,
     before: Timestamp,
     limit: u32,
-) -> Result<Vec<Untold>, StoreError> {
-    let rows = fetch_all!(connection, (Vec<u8>, String, i64), UNTOLD, chain.name(), before.0, i64::from(limit))?;
-    let untold = rows
+) -> Result<Vec<Unreported>, StoreError> {
+    let rows = fetch_all!(connection, (Vec<u8>, String, i64), UNREPORTED, chain.name(), before.0, i64::from(limit))?;
+    let unreported = rows
         .into_iter()
-        .map(|(bytes, assets, since)| Ok(Untold { address: address(&bytes)?, assets, since: Timestamp(since) }));
-    untold.collect()
+        .map(|(bytes, assets, since)| Ok(Unreported { address: address(&bytes)?, assets, since: Timestamp(since) }));
+    unreported.collect()
 }
 
 /// What was read of blocks above `number`, which are not final after all, is forgotten, and read again.
-pub async fn take_back(tx: &mut Tx, chain: Chain, number: u64, now: Timestamp) -> Result<(), StoreError> {
+pub async fn disconnect_to(tx: &mut Tx, chain: Chain, number: u64, now: Timestamp) -> Result<(), StoreError> {
     execute!(tx, QUEUE_ABOVE, chain.name(), int(number), now.0)?;
-    unexplained::take_back(tx, chain, number).await?;
+    unexplained::disconnect_to(tx, chain, number).await?;
     execute!(tx, FORGET_ABOVE, chain.name(), int(number)).map(drop)
 }
 
 /// The assets of a chain that are followed.
 pub async fn followed(connection: &mut impl Connection, chain: Chain) -> Result<Vec<Followed>, StoreError> {
     let rows = fetch_all!(connection, (Vec<u8>, i64, Option<i64>), FOLLOWED, chain.name())?;
-    let followed = rows.into_iter().map(|(asset, from, untold)| {
+    let followed = rows.into_iter().map(|(asset, from, unreported)| {
         let (asset, from) = (asset_of(&asset)?, uint("followed_from", from)?);
-        Ok(Followed { asset, from, untold_since: untold.map(Timestamp) })
+        Ok(Followed { asset, from, unreported_since: unreported.map(Timestamp) })
     });
     followed.collect()
 }
@@ -388,9 +388,15 @@ pub async fn unfollow(tx: &mut Tx, chain: Chain, asset: &AssetId) -> Result<(), 
 }
 
 /// Whether somebody tells how much of `asset` is held.
-pub async fn tell(tx: &mut Tx, chain: Chain, asset: &AssetId, is_told: bool, now: Timestamp) -> Result<(), StoreError> {
-    if is_told {
-        execute!(tx, TOLD, chain.name(), asset.to_bytes()).map(drop)
+pub async fn report(
+    tx: &mut Tx,
+    chain: Chain,
+    asset: &AssetId,
+    is_reported: bool,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    if is_reported {
+        execute!(tx, REPORTED, chain.name(), asset.to_bytes()).map(drop)
     } else {
         execute!(tx, SILENT, chain.name(), asset.to_bytes(), now.0).map(drop)
     }

@@ -1,4 +1,4 @@
-//! Which blocks were matched against an address, as far as the record tells.
+//! Which blocks were matched against an address, as far as the record reports.
 //!
 //! What is followed is whole: each block from the one that an address is watched from up to the cursor. Below that counts what
 //! backfills read for it. A backfill without an end is left out, because how far it came is not on record.

@@ -45,7 +45,7 @@ statements! {
     CONNECT = "INSERT INTO blocks (chain, hash, number, parent_hash, time_us, proof, canonical, traced) \
                VALUES ($1, $2, $3, $4, $5, $6, true, $7) \
                ON CONFLICT (chain, hash) DO UPDATE SET canonical = true, proof = excluded.proof, traced = excluded.traced";
-    TOLD_BY_ONE = "SELECT 1 FROM blocks WHERE chain = $1 AND hash = $2 AND proof = 'one_endpoint'";
+    REPORTED_BY_ONE = "SELECT 1 FROM blocks WHERE chain = $1 AND hash = $2 AND proof = 'one_endpoint'";
     STRENGTHEN = "UPDATE blocks SET proof = $3 WHERE chain = $1 AND hash = $2 AND proof IN ('unread', 'bloom', 'one_endpoint')";
     // Connected again, they are tried at once.
     FORGET_FAILURES = "DELETE FROM trace_failures WHERE chain = $1 AND block_number > $2";
@@ -155,12 +155,12 @@ pub async fn connect(tx: &mut Tx, chain: Chain, block: &Block, traced: bool) -> 
 }
 
 /// Whether the block is on record, canonical or not, on one endpoint's word.
-pub async fn is_told_by_one(
+pub async fn is_reported_by_one(
     connection: &mut impl Connection,
     chain: Chain,
     block: &BlockHash,
 ) -> Result<bool, StoreError> {
-    Ok(fetch_optional!(connection, (i32,), TOLD_BY_ONE, chain.name(), &block.0[..])?.is_some())
+    Ok(fetch_optional!(connection, (i32,), REPORTED_BY_ONE, chain.name(), &block.0[..])?.is_some())
 }
 
 /// Records that a block on record was read again with this proof, where what stood behind it was weaker.

@@ -184,7 +184,7 @@ fn is_known(name: &str) -> bool {
 }
 
 /// Says which parameters are ignored. The driver would say it with their values.
-fn tell_unknown(url: &Url) {
+fn report_unknown(url: &Url) {
     for (name, value) in url.query_pairs().filter(|(name, _)| !is_known(name)) {
         // What is no name may be a part of a password.
         let is_name = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') && !value.is_empty();
@@ -441,7 +441,7 @@ async fn open_sqlite(path: &Path) -> Result<Db, OpenError> {
     Ok(Pools::Sqlite { read, write }.into())
 }
 
-/// Creates the file when it is missing, readable by its owner alone: signing keys are in it. Also tells early, and
+/// Creates the file when it is missing, readable by its owner alone: signing keys are in it. Also reports early, and
 /// in the system's words, when it cannot be written.
 fn create_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -478,7 +478,7 @@ fn without_user(pool: &PgPool, error: sqlx::Error) -> sqlx::Error {
 async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
     let (written, options) = read(text).ok_or(OpenError::Unclear)?;
     let values = values(&written, &options);
-    tell_unknown(&written);
+    report_unknown(&written);
     let options = options.application_name("landfall").statement_cache_capacity(STATEMENTS_KEPT).options([
         ("statement_timeout", "30s"),
         ("lock_timeout", "5s"),

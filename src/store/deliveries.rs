@@ -15,7 +15,7 @@ use crate::time::Timestamp;
 
 /// After so long one that stood aside for an ack under way is looked at again.
 const GIVEN_BACK: Duration = Duration::from_millis(50);
-/// After so long one that waits is looked at again, should nobody have told it that its turn has come.
+/// After so long one that waits is looked at again, should nobody have reported it that its turn has come.
 const LOOKED_AT_AGAIN: Duration = Duration::from_secs(60 * 60);
 /// How many attempts of one delivery stay on record.
 const ATTEMPTS_KEPT_MAX: u32 = 50;

@@ -479,7 +479,7 @@ impl TryFrom<DepositRow> for Deposit {
 }
 
 fn lane(name: &str) -> Result<Lane, StoreError> {
-    let known = [Lane::Roots, Lane::Traces].into_iter().find(|lane| lane.name() == name);
+    let known = [Lane::Block, Lane::Traces].into_iter().find(|lane| lane.name() == name);
     known.ok_or_else(|| StoreError::inconsistent("lane", name))
 }
 

@@ -28,7 +28,7 @@ statements! {
                     VALUES ($1, $2, $1, 0, 'PENDING', 0, $3)";
 }
 
-/// What the deposit has gone through, as its events tell.
+/// What the deposit has gone through, as its events report.
 #[derive(Debug)]
 pub struct History(Vec<String>);
 

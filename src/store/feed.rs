@@ -30,7 +30,7 @@ pub struct Numbered {
 
 /// What of an event filters go by.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct EventKey {
     /// Empty for one of an identity.
     pub account_id: String,
     pub kind: String,
@@ -58,12 +58,12 @@ statements! {
                     AND (account_id, type, feed_seq) > ($5, $6, $2) AND (account_id, type, feed_seq) <= ($5, $6, $3) \
                     ORDER BY account_id, type, feed_seq LIMIT $4";
     IDENTITY_OF = "SELECT identity_id FROM accounts WHERE id = $1";
-    // Those of its identity, which have no account: the other part of what an account is told.
+    // Those of its identity, which have no account: the other part of what an account is reported.
     PAGE_OF_IDENTITY = "SELECT feed_seq, payload FROM events \
                         WHERE organization_id = $1 AND feed_seq IS NOT NULL AND aggregatetype = 'identity' \
                         AND (aggregateid, feed_seq) > ($5, $2) AND (aggregateid, feed_seq) <= ($5, $3) \
                         ORDER BY aggregateid, feed_seq LIMIT $4";
-    TOLD = "SELECT account_id, type FROM events WHERE organization_id = $1 AND feed_seq > $2 AND feed_seq <= $3 \
+    KEYS = "SELECT account_id, type FROM events WHERE organization_id = $1 AND feed_seq > $2 AND feed_seq <= $3 \
             ORDER BY feed_seq";
     OLDEST_UNNUMBERED = "SELECT created_us FROM events \
                          WHERE organization_id = $1 AND feed_seq IS NULL AND aggregatetype <> 'webhook' \
@@ -119,9 +119,9 @@ pub async fn page(
 }
 
 /// What the events with numbers above `after` up to `through` are about, in their order.
-pub async fn told(connection: &mut impl Connection, (after, through): (u64, u64)) -> Result<Vec<Told>, StoreError> {
-    let rows = fetch_all!(connection, (String, String), TOLD, ORGANIZATION, int(after), int(through))?;
-    Ok(rows.into_iter().map(|(account_id, kind)| Told { account_id, kind }).collect())
+pub async fn keys(connection: &mut impl Connection, (after, through): (u64, u64)) -> Result<Vec<EventKey>, StoreError> {
+    let rows = fetch_all!(connection, (String, String), KEYS, ORGANIZATION, int(after), int(through))?;
+    Ok(rows.into_iter().map(|(account_id, kind)| EventKey { account_id, kind }).collect())
 }
 
 /// When the oldest event was written that has no number yet; `None` when each has.
@@ -148,9 +148,9 @@ pub async fn number(tx: &mut Tx, limit: u32) -> Result<u64, StoreError> {
 
 impl FeedFilter {
     /// Whether an event may match: one of an identity may be for any account.
-    pub fn may_match(&self, told: &Told) -> bool {
-        let is_for = |account: &str| told.account_id.is_empty() || told.account_id == account;
-        self.account_id.as_deref().is_none_or(is_for) && self.takes(&told.kind)
+    pub fn may_match(&self, keys: &EventKey) -> bool {
+        let is_for = |account: &str| keys.account_id.is_empty() || keys.account_id == account;
+        self.account_id.as_deref().is_none_or(is_for) && self.takes(&keys.kind)
     }
 
     fn takes(&self, kind: &str) -> bool {

@@ -1,6 +1,6 @@
 //! What left watched addresses, and what they paid for transactions: the other side of the books.
 //!
-//! Each leg and each fee of a block stands here once, however often it is read; which of them count is told by the
+//! Each leg and each fee of a block stands here once, however often it is read; which of them count is reported by the
 //! block. What came in stands in `deposits`.
 
 use std::ops::RangeInclusive;
@@ -113,7 +113,7 @@ pub async fn debits_in(
     type Row = (String, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
     let rows = fetch_all!(connection, Row, DEBITS_IN, chain.name(), &block.0[..])?;
     let debited = |(lane, leg, tx, asset, sender): Row| {
-        let lane = if lane == Lane::Traces.name() { Lane::Traces } else { Lane::Roots };
+        let lane = if lane == Lane::Traces.name() { Lane::Traces } else { Lane::Block };
         let (leg, tx, sender) = (LegHash(hash("leg hash", &leg)?), tx_id(&tx)?, address("sender", &sender)?);
         let asset = AssetId::from_bytes(&asset).map_err(|error| StoreError::inconsistent("asset", error))?;
         Ok(Debited { lane, leg, tx, asset, sender })

@@ -2,7 +2,7 @@
 
 use landfall_chain::Chain;
 
-use crate::decision::{Decision, Word};
+use crate::overrides::{Decision, Override};
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, statements};
 use crate::store::{Connection, StoreError, Tx};
@@ -18,8 +18,8 @@ statements! {
 
 /// Records a decision, in place of an earlier one of its kind.
 pub async fn put(tx: &mut Tx, chain: Chain, decision: &Decision) -> Result<(), StoreError> {
-    let Decision { word, reason, until, created_at } = decision;
-    let put = execute!(tx, PUT, chain.name(), word.kind(), word.value(), reason, until.0, created_at.0)?;
+    let Decision { action, reason, until, created_at } = decision;
+    let put = execute!(tx, PUT, chain.name(), action.kind(), action.value(), reason, until.0, created_at.0)?;
     expect_one("record an override", put)
 }
 
@@ -33,8 +33,8 @@ pub async fn of_chain(connection: &mut impl Connection, chain: Chain) -> Result<
     type Row = (String, String, String, i64, i64);
     let rows = fetch_all!(connection, Row, OF_CHAIN, chain.name())?;
     let decisions = rows.into_iter().map(|(kind, value, reason, until, created)| {
-        let word = Word::read(&kind, &value).map_err(|error| StoreError::inconsistent("override", error))?;
-        Ok(Decision { word, reason, until: Timestamp(until), created_at: Timestamp(created) })
+        let action = Override::read(&kind, &value).map_err(|error| StoreError::inconsistent("override", error))?;
+        Ok(Decision { action, reason, until: Timestamp(until), created_at: Timestamp(created) })
     });
     decisions.collect()
 }

@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 /// The endpoint that stands for a NATS stream.
 pub const NATS: &str = "nats";
 /// The word of one that is up counts for so long.
-const WORD_COUNTS: Duration = Duration::from_secs(30);
+const REPORT_COUNTS: Duration = Duration::from_secs(30);
 
 /// How an endpoint is sent to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ pub enum State {
 
 /// What a process says of its connection to a sink.
 #[derive(Clone, Copy, Debug)]
-pub struct Word<'a> {
+pub struct SinkReport<'a> {
     /// The process.
     pub owner: &'a str,
     pub state: State,
@@ -111,9 +111,9 @@ pub async fn give_up(tx: &mut Tx, id: &str, now: Timestamp) -> Result<bool, Stor
 }
 
 /// Writes a process's word; one that is not up does not talk down another that is.
-pub async fn say(tx: &mut Tx, id: &str, word: Word<'_>, now: Timestamp) -> Result<(), StoreError> {
-    let Word { owner, state, reason } = word;
-    execute!(tx, SAY, id, owner, state.name(), reason, now.0, now.minus(WORD_COUNTS).0).map(drop)
+pub async fn say(tx: &mut Tx, id: &str, report: SinkReport<'_>, now: Timestamp) -> Result<(), StoreError> {
+    let SinkReport { owner, state, reason } = report;
+    execute!(tx, SAY, id, owner, state.name(), reason, now.0, now.minus(REPORT_COUNTS).0).map(drop)
 }
 
 /// Every sink that was not given up.

@@ -60,7 +60,7 @@ pub struct WebhookStatus {
 
 /// What a former watcher told of where its chain ends, and what it warned of.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct LastStatus {
     pub latest: Option<u64>,
     pub finalized: Option<u64>,
     /// When the newest final block had advanced.
@@ -87,7 +87,7 @@ statements! {
               caught_up_us = CASE excluded.caught_up_us WHEN 0 THEN chain_status.caught_up_us ELSE excluded.caught_up_us END, \
               finalized_us = CASE excluded.finalized_us WHEN 0 THEN chain_status.finalized_us ELSE excluded.finalized_us END, \
               alarms = excluded.alarms";
-    TOLD = "SELECT latest, finalized, finalized_us, heartbeat_us, alarms FROM chain_status WHERE chain = $1";
+    LAST = "SELECT latest, finalized, finalized_us, heartbeat_us, alarms FROM chain_status WHERE chain = $1";
     HALTED = "SELECT reason FROM chain_status WHERE chain = $1 AND state = 'halted' AND NOT EXISTS (SELECT 1 FROM overrides \
               WHERE overrides.chain = chain_status.chain AND overrides.kind = 'resume' AND overrides.created_us > chain_status.heartbeat_us)";
     CAUGHT_UP = "SELECT caught_up_us FROM chain_status WHERE chain = $1";
@@ -181,11 +181,11 @@ pub async fn followed_since(
     rows.into_iter().map(|(chain,)| parsed("chain", &chain)).collect()
 }
 
-/// What a former watcher told.
-pub async fn told(connection: &mut impl Connection, chain: Chain) -> Result<Option<Told>, StoreError> {
+/// What a former watcher reported.
+pub async fn last(connection: &mut impl Connection, chain: Chain) -> Result<Option<LastStatus>, StoreError> {
     type Row = (Option<i64>, Option<i64>, i64, i64, String);
     let read = |(latest, finalized, finalized_at, heartbeat_at, alarms): Row| {
-        Ok(Told {
+        Ok(LastStatus {
             latest: optional(latest)?,
             finalized: optional(finalized)?,
             finalized_at: Timestamp(finalized_at),
@@ -193,7 +193,7 @@ pub async fn told(connection: &mut impl Connection, chain: Chain) -> Result<Opti
             alarms: texts(&alarms)?,
         })
     };
-    fetch_optional!(connection, Row, TOLD, chain.name())?.map(read).transpose()
+    fetch_optional!(connection, Row, LAST, chain.name())?.map(read).transpose()
 }
 
 /// Every watcher's word.

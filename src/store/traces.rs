@@ -32,7 +32,7 @@ pub struct TraceStatus {
     pub unwitnessed_for_long: u64,
     /// Why one of them does; empty when there is none.
     pub unwitnessed_reason: String,
-    /// The newest block on record whose trace two endpoints told.
+    /// The newest block on record whose trace two endpoints reported.
     pub by_two: Option<u64>,
     /// The newest block on record whose trace is one endpoint's word.
     pub by_one: Option<u64>,
@@ -91,8 +91,8 @@ statements! {
     FAILURES = "SELECT trace_failures.chain, COUNT(*), MIN(trace_failures.reason) FROM trace_failures JOIN blocks \
                 ON blocks.chain = trace_failures.chain AND blocks.hash = trace_failures.block_hash \
                 WHERE trace_failures.tries > 0 AND blocks.canonical AND NOT blocks.traced GROUP BY trace_failures.chain";
-    TOLD_BY = "SELECT MAX(number) FROM blocks WHERE chain = $1 AND traced_by = $2 AND canonical";
-    TOLD_ALONE = "SELECT number, hash FROM blocks WHERE chain = $1 AND traced_by = 'one_endpoint' AND canonical AND number >= $2 \
+    REPORTED_BY = "SELECT MAX(number) FROM blocks WHERE chain = $1 AND traced_by = $2 AND canonical";
+    REPORTED_ALONE = "SELECT number, hash FROM blocks WHERE chain = $1 AND traced_by = 'one_endpoint' AND canonical AND number >= $2 \
                   ORDER BY number DESC LIMIT $3";
     LEVEL = "UPDATE blocks SET traced_by = $3 WHERE chain = $1 AND hash = $2 AND canonical AND traced \
              AND (traced_by IS NULL OR traced_by = 'one_endpoint')";
@@ -151,13 +151,13 @@ pub async fn untraced(
 }
 
 /// Canonical blocks from number `from` on whose trace is one endpoint's word, the newest first; at most `limit`.
-pub async fn told_alone(
+pub async fn reported_alone(
     connection: &mut impl Connection,
     chain: Chain,
     from: u64,
     limit: u32,
 ) -> Result<Vec<BlockRef>, StoreError> {
-    let rows = fetch_all!(connection, (i64, Vec<u8>), TOLD_ALONE, chain.name(), int(from), i64::from(limit))?;
+    let rows = fetch_all!(connection, (i64, Vec<u8>), REPORTED_ALONE, chain.name(), int(from), i64::from(limit))?;
     blocks_of(rows)
 }
 
@@ -236,7 +236,7 @@ pub async fn settleable(
 
 /// Records that the deposit has no second witness, and that it is tried again after a pause that `pause` makes of the
 /// number of tries before this one in the same block, before or after it was final; that number. Balances allow `allowed` to
-/// have been paid to its recipient inside of the block's transactions, where they can tell; what they once told of a block stands.
+/// have been paid to its recipient inside of the block's transactions, where they can report; what they once told of a block stands.
 pub async fn doubt(
     tx: &mut Tx,
     chain: Chain,
@@ -309,8 +309,8 @@ pub async fn statuses(connection: &mut impl Connection) -> Result<Vec<TraceStatu
         });
     }
     for status in &mut statuses {
-        status.by_two = told_by(connection, status.chain, Proof::TwoEndpoints).await?;
-        status.by_one = told_by(connection, status.chain, Proof::OneEndpoint).await?;
+        status.by_two = reported_by(connection, status.chain, Proof::TwoEndpoints).await?;
+        status.by_one = reported_by(connection, status.chain, Proof::OneEndpoint).await?;
     }
     for (chain, count, reason) in fetch_all!(connection, (String, i64, String), FAILURES)? {
         if let Some(status) = statuses.iter_mut().find(|status| status.chain.name() == chain) {
@@ -338,8 +338,12 @@ pub async fn doubts(connection: &mut impl Connection) -> Result<Vec<Doubts>, Sto
 }
 
 /// The newest canonical block that was traced on `proof`.
-pub async fn told_by(connection: &mut impl Connection, chain: Chain, proof: Proof) -> Result<Option<u64>, StoreError> {
-    let row = fetch_optional!(connection, (Option<i64>,), TOLD_BY, chain.name(), proof.name())?;
+pub async fn reported_by(
+    connection: &mut impl Connection,
+    chain: Chain,
+    proof: Proof,
+) -> Result<Option<u64>, StoreError> {
+    let row = fetch_optional!(connection, (Option<i64>,), REPORTED_BY, chain.name(), proof.name())?;
     row.and_then(|(number,)| number).map(|number| uint("number", number)).transpose()
 }
 

@@ -1,7 +1,7 @@
 //! What came to watched owners and is no deposit: into an account of theirs that is not the associated one, of a mint under
 //! another program, rent and wrapped SOL of their own that came back.
 //!
-//! Each stands here once for a block, however often it is read; which of it counts is told by the block. Together with
+//! Each stands here once for a block, however often it is read; which of it counts is reported by the block. Together with
 //! `deposits` and `movements` it makes the books: what an owner has is what came, less what went.
 
 use std::ops::RangeInclusive;

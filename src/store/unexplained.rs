@@ -188,7 +188,7 @@ pub async fn insert(tx: &mut Tx, readings: &Readings, now: Timestamp) -> Result<
 }
 
 /// What was read of blocks above `number`, which are not final after all, says nothing.
-pub(super) async fn take_back(tx: &mut Tx, chain: Chain, number: u64) -> Result<(), StoreError> {
+pub(super) async fn disconnect_to(tx: &mut Tx, chain: Chain, number: u64) -> Result<(), StoreError> {
     execute!(tx, FORGET_ABOVE, chain.name(), int(number)).map(drop)
 }
 

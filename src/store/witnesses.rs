@@ -40,13 +40,13 @@ pub struct Kept {
 impl Kept {
     /// Who paid it: a trace names it.
     pub fn payer(&self) -> Payer {
-        Payer { sender: self.sender, rule: SenderRule::Told }
+        Payer { sender: self.sender, rule: SenderRule::Reported }
     }
 }
 
-/// A deposit that a trace of a block told, and what is witnessed of it there.
+/// A deposit that a trace of a block reported, and what is witnessed of it there.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sighted {
+pub struct SeenInTrace {
     pub deposit: Deposit,
     pub kept: Option<Kept>,
 }
@@ -99,7 +99,7 @@ statements! {
 }
 
 #[derive(FromRow)]
-struct SightedRow {
+struct SeenInTraceRow {
     #[sqlx(flatten)]
     deposit: DepositRow,
     witness: Option<String>,
@@ -158,14 +158,14 @@ pub async fn forget_denial(tx: &mut Tx, chain: Chain, id: DepositId, block: &Blo
     execute!(tx, FORGET_DENIAL, id.to_string(), chain.name(), &block.0[..]).map(drop)
 }
 
-/// Every deposit that a trace of the block told.
+/// Every deposit that a trace of the block reported.
 pub async fn in_block(
     connection: &mut impl Connection,
     chain: Chain,
     block: &BlockHash,
-) -> Result<Vec<Sighted>, StoreError> {
-    let rows = fetch_all!(connection, SightedRow, IN_BLOCK, chain.name(), &block.0[..])?;
-    rows.into_iter().map(Sighted::try_from).collect()
+) -> Result<Vec<SeenInTrace>, StoreError> {
+    let rows = fetch_all!(connection, SeenInTraceRow, IN_BLOCK, chain.name(), &block.0[..])?;
+    rows.into_iter().map(SeenInTrace::try_from).collect()
 }
 
 /// PENDING deposits without a witness in canonical blocks above `finalized`, and whose next try is due; at most `limit`,
@@ -203,7 +203,7 @@ pub async fn borne_out(
 pub struct Doubt {
     pub block: BlockRef,
     /// What balances allow to have been paid to its recipient inside of the block's transactions, in base units, where they can
-    /// tell.
+    /// report.
     pub allowed: Option<U256>,
 }
 
@@ -222,7 +222,7 @@ pub async fn is_excluded(connection: &mut impl Connection, id: DepositId) -> Res
     Ok(fetch_optional!(connection, (i32,), EXCLUDED, id.to_string())?.is_some())
 }
 
-/// Whether any PENDING deposit was ever told by a trace.
+/// Whether any PENDING deposit was ever reported by a trace.
 pub async fn are_left(connection: &mut impl Connection, chain: Chain) -> Result<bool, StoreError> {
     Ok(fetch_optional!(connection, (i32,), LEFT, chain.name())?.is_some())
 }
@@ -240,10 +240,10 @@ impl WitnessedBy {
     }
 }
 
-impl TryFrom<SightedRow> for Sighted {
+impl TryFrom<SeenInTraceRow> for SeenInTrace {
     type Error = StoreError;
 
-    fn try_from(row: SightedRow) -> Result<Self, StoreError> {
+    fn try_from(row: SeenInTraceRow) -> Result<Self, StoreError> {
         let kept = match (row.witness, row.witness_shows, row.witness_sender, row.paid_in_tx, row.paid_in_block) {
             (None, ..) => None,
             (Some(name), Some(is_shown), Some(sender), Some(in_tx), Some(in_block)) => {
@@ -258,6 +258,6 @@ impl TryFrom<SightedRow> for Sighted {
             }
             (Some(_), ..) => return Err(StoreError::inconsistent("witness", "it does not say of what")),
         };
-        Ok(Sighted { deposit: row.deposit.try_into()?, kept })
+        Ok(SeenInTrace { deposit: row.deposit.try_into()?, kept })
     }
 }

@@ -43,7 +43,7 @@ pub enum TickError {
          configuration has changed (is its asset still listed?) or this version reads otherwise. Nothing was changed; \
          put it back and restart, or `landfall chain resume {chain} --reason TEXT`"
     )]
-    ReadOtherwise { chain: Chain, block: BlockRef, deposit: DepositId },
+    LegMissing { chain: Chain, block: BlockRef, deposit: DepositId },
     #[error(
         "{chain}: block {finalized} is final, but our record has {ours} at its number; nothing was recorded. Compare with \
          an independent node: either this one is not on the chain, or a block that was final was replaced"
@@ -72,18 +72,18 @@ impl TickError {
         match self {
             TickError::PostFinalityReorg { .. } => Some(IncidentKind::PostFinalityReorg),
             TickError::DeepReorg { .. } => Some(IncidentKind::DeepReorg),
-            TickError::ReadOtherwise { .. } => Some(IncidentKind::ReadOtherwise),
+            TickError::LegMissing { .. } => Some(IncidentKind::LegMissing),
             TickError::Source(error) if error.needs_upgrade => Some(IncidentKind::UpgradeNeeded),
             TickError::Source(_) => Some(IncidentKind::SourceRefused),
             TickError::Store(_) | TickError::OtherOnRecord { .. } | TickError::Transition(_) => {
-                Some(IncidentKind::BrokenBooks)
+                Some(IncidentKind::InconsistentStore)
             }
             TickError::Contradiction { .. } | TickError::HaltedByOperator { .. } | TickError::Halted { .. } => None,
         }
     }
 
     /// The fork point of a reorg that needs a person.
-    pub(super) fn fork_point(&self) -> Option<u64> {
+    pub(in crate::watcher) fn fork_point(&self) -> Option<u64> {
         match self {
             TickError::PostFinalityReorg { fork_point, .. } => Some(fork_point.number),
             TickError::Source(_)
@@ -92,7 +92,7 @@ impl TickError {
             | TickError::DeepReorg { .. }
             | TickError::HaltedByOperator { .. }
             | TickError::Halted { .. }
-            | TickError::ReadOtherwise { .. }
+            | TickError::LegMissing { .. }
             | TickError::OtherOnRecord { .. }
             | TickError::Transition(_) => None,
         }
@@ -108,7 +108,7 @@ impl TickError {
             | TickError::PostFinalityReorg { .. }
             | TickError::HaltedByOperator { .. }
             | TickError::Halted { .. }
-            | TickError::ReadOtherwise { .. }
+            | TickError::LegMissing { .. }
             | TickError::OtherOnRecord { .. }
             | TickError::Transition(_) => false,
         }

@@ -12,7 +12,7 @@ use crate::deposit::{Deposit, DepositStatus};
 use crate::store::cursors::Cursor;
 use crate::store::deposits::{self, SeenIn};
 use crate::store::{Db, Reader, StoreError, accounts, asset_facts, incidents, traces};
-use crate::watcher::leg::leg_of;
+use crate::watcher::books::leg::leg_of;
 
 /// What is known of a transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,7 +65,7 @@ pub enum ExplainError {
         "{chain}: no endpoint that answers knows the transaction, and others that may know it could not be asked: {why}; ask again \
          when they answer, or take them out of chains.{chain}.rpc"
     )]
-    Unheard { chain: Chain, why: String },
+    Unanswered { chain: Chain, why: String },
 }
 
 /// What became of each leg of transaction `tx`; `None` when neither the chain nor our record knows it.
@@ -90,11 +90,11 @@ pub async fn explain<S: BlockSource>(
     let place = match fate {
         Fate::In(block) => Some(block),
         // A withdrawal has no hash that a node knows.
-        Fate::Superseded(_) | Fate::Unknown | Fate::Unheard { .. } => recorded.iter().find_map(Recorded::canonical),
+        Fate::Superseded(_) | Fate::Unknown | Fate::Unanswered { .. } => recorded.iter().find_map(Recorded::canonical),
     };
     if place.is_none() && recorded.is_empty() {
         return match fate {
-            Fate::Unheard { why, .. } => Err(ExplainError::Unheard { chain: network.chain, why }),
+            Fate::Unanswered { why, .. } => Err(ExplainError::Unanswered { chain: network.chain, why }),
             Fate::In(_) | Fate::Superseded(_) | Fate::Unknown => Ok(None),
         };
     }
@@ -102,8 +102,8 @@ pub async fn explain<S: BlockSource>(
     let mut explainer = Explainer { network, reader, cursor, finalized: tip.finalized, recorded, legs: Vec::new() };
     let mut traces = TraceReading::NoBlock;
     if let Some(block) = place {
-        let roots = read(source, network, &block, Lane::Roots).await?;
-        explainer.add(&roots, Lane::Roots, &tx).await?;
+        let roots = read(source, network, &block, Lane::Block).await?;
+        explainer.add(&roots, Lane::Block, &tx).await?;
         traces = if network.native.is_traced(block.number) {
             match read(source, network, &block, Lane::Traces).await {
                 Ok(traces) => {
@@ -224,7 +224,7 @@ impl Explainer<'_> {
             return Ok(format!("waits for a person: incident {} ({})", incident.id, incident.kind.name()));
         }
         if asset_facts::confirmable(&mut self.reader, deposit.chain).await?.excludes(&deposit.asset, deposit.decimals) {
-            let why = "nothing of its token is CONFIRMED before the chain says of it what is listed (incident asset_differs, and \
+            let why = "nothing of its token is CONFIRMED before the chain says of it what is listed (incident asset_mismatch, and \
                        landfall status)";
             return Ok(why.to_owned());
         }
@@ -265,7 +265,7 @@ impl Explainer<'_> {
             return Ok((Verdict::NotWatchedThen, format!("its recipient is watched from block {from} on")));
         }
         let why = match (self.cursor.at, lane) {
-            (Some(at), Lane::Roots) if block.number <= at.number => {
+            (Some(at), Lane::Block) if block.number <= at.number => {
                 "our chain has passed its block without it: read the block again (landfall backfill)".to_owned()
             }
             (Some(at), Lane::Traces) if block.number <= at.number => {
@@ -287,7 +287,7 @@ impl Explainer<'_> {
             if is_shown {
                 continue;
             }
-            let lane = seen_in.map_or(Lane::Roots, |seen| seen.lane);
+            let lane = seen_in.map_or(Lane::Block, |seen| seen.lane);
             let no_trace = lane == Lane::Traces && !matches!(reading, TraceReading::Read);
             let (verdict, why) = match (deposit.status, place) {
                 (DepositStatus::Confirmed, _) => (Verdict::Credited, "on record; not shown now".to_owned()),

@@ -8,44 +8,17 @@
 //!
 //! A tick is bounded, may be dropped at any await, and starts from what is on record. Live and catch-up are one path.
 
-mod alarms;
-mod asset_watch;
-mod backfill;
-mod balance_short;
-mod balance_watch;
-mod choices;
-mod connect;
-mod early_witness;
+mod assets;
+mod balances;
+mod books;
 mod error;
-mod evidence;
 pub mod explain;
-mod final_blocks;
-mod fork;
-mod grants;
-mod kept_witness;
-mod leg;
-mod look_again;
-mod movements;
-mod native_change;
-mod over_credit;
-mod pace;
+mod follow;
 mod past;
-mod payers;
-mod reconcile;
-mod report;
-mod rescan;
-mod restate;
-mod run;
-mod second_witness;
+mod retries;
 mod settle;
-mod stride;
-mod take_up;
-mod told_blocks;
-mod trace_again;
-mod trace_lane;
-mod watch_list;
-mod withheld;
-mod witness;
+mod traces;
+mod window;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,27 +29,28 @@ use landfall_chain::{
 use tokio::sync::Notify;
 use tracing::error;
 
-use crate::decision::{Decision, Orders, Word};
 use crate::incident::{Incident, IncidentKind};
+use crate::overrides::{Decision, Override, Overrides};
 use crate::store::cursors::Cursor;
 use crate::store::{Connection, Db, StoreError, incidents, overrides, status};
 use crate::time::Timestamp;
 
-use alarms::Alarms;
-pub use alarms::block_stall;
-pub use asset_watch::AssetWatch;
-pub use backfill::{Backfill, Job, Scope};
-pub use balance_watch::{BalanceWatch, BalancesRead};
+pub use assets::AssetWatch;
+pub use balances::{BalanceWatch, BalancesRead};
+pub use books::movements::Movement;
+use books::senders::Senders;
+use books::watch_list::WatchList;
 pub use error::{Replaced, TickError};
-pub use movements::Movement;
-pub use pace::{Pace, search_line};
+use follow::alarms::Alarms;
+pub use follow::alarms::block_stall;
+use follow::connect;
+pub use past::backfill::{Backfill, Job, Scope};
+pub use past::progress::{Pace, search_line};
+pub use past::rescan::{Difference, Rescan};
 pub use past::{BackfillError, Progress, Span};
-use payers::Payers;
-pub use rescan::{Difference, Rescan};
-use told_blocks::ToldBlocks;
-pub use trace_lane::{TraceLane, Traced, not_traced};
-use watch_list::WatchList;
-use withheld::Withheld;
+use retries::Withheld;
+use settle::reported_blocks::ReportedBlocks;
+pub use traces::{TraceLane, Traced, not_traced};
 
 /// How a chain is followed, beyond what its network fixes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,11 +97,11 @@ pub struct Watcher<S> {
     /// Where the last tick looked in vain for the next block.
     absent: Option<connect::Absent>,
     alarms: Alarms,
-    payers: Payers,
-    /// For blocks that are made what two tell: what others find out ends no waiting of theirs.
-    restating: Payers,
+    payers: Senders,
+    /// For blocks that are made what two report: what others find out ends no waiting of theirs.
+    replacing_record: Senders,
     agree: AgreeDoor,
-    told: ToldBlocks,
+    reported: ReportedBlocks,
     withheld: Withheld,
     /// The block from which the next tick settles: those below had their turn.
     settle_from: u64,
@@ -154,7 +128,7 @@ pub struct Ticked {
     pub caught_up: bool,
     /// More is final than one tick settles.
     pub more_to_settle: bool,
-    /// Since when no newer block has been told, where that is for too long: then being caught up says little.
+    /// Since when no newer block has been reported, where that is for too long: then being caught up says little.
     pub still_since: Option<Timestamp>,
     pub tip: Option<Tip>,
 }
@@ -162,7 +136,7 @@ pub struct Ticked {
 impl<S: BlockSource> Watcher<S> {
     pub fn new(source: S, endpoints: Endpoints, db: Db, network: Network, settings: Settings) -> Self {
         let watch_list = WatchList::new(network.chain);
-        let stall_after = settings.finality_stall.unwrap_or_else(|| alarms::stall_after(&network));
+        let stall_after = settings.finality_stall.unwrap_or_else(|| follow::alarms::stall_after(&network));
         let alarms = Alarms::new(stall_after, settings.block_stall);
         let (read_width, agree) = (connect::READ_BLOCKS_MAX, AgreeDoor(Box::new(|_| ())));
         Watcher {
@@ -176,10 +150,10 @@ impl<S: BlockSource> Watcher<S> {
             read_width,
             absent: None,
             alarms,
-            payers: Payers::default(),
-            restating: Payers::default(),
+            payers: Senders::default(),
+            replacing_record: Senders::default(),
             agree,
-            told: ToldBlocks::default(),
+            reported: ReportedBlocks::default(),
             withheld: Withheld::default(),
             settle_from: 0,
             has_taken_up: false,
@@ -188,7 +162,7 @@ impl<S: BlockSource> Watcher<S> {
         }
     }
 
-    /// With something that tells when to look before the next poll is due.
+    /// With something that reports when to look before the next poll is due.
     pub fn woken_by(mut self, wake_up: Arc<Notify>) -> Self {
         self.wake_up = wake_up;
         self
@@ -203,7 +177,7 @@ impl<S: BlockSource> Watcher<S> {
         is_traced.then(|| self.leftover_lane())
     }
 
-    /// The worker that settles what was found by traces before the network was told not to be traced any more.
+    /// The worker that settles what was found by traces before the network was reported not to be traced any more.
     pub fn leftover_lane(&self) -> TraceLane<S>
     where
         S: Clone,
@@ -243,7 +217,7 @@ impl<S: BlockSource> Watcher<S> {
         let orders = self.orders(now).await?;
         self.watch_list.follow(&mut self.db.read().await?).await?;
         let tip = self.source.tip().await;
-        self.alarms.heard(&self.endpoints.snapshot(), now);
+        self.alarms.responses(&self.endpoints.snapshot(), now);
         let tip = tip?;
         self.alarms.observe(&tip, now);
         let still_since = self.alarms.still_since();
@@ -251,7 +225,7 @@ impl<S: BlockSource> Watcher<S> {
         let cursor = Cursor::load(&mut self.db.read().await?, self.chain()).await?;
         let mut at = match cursor.at {
             Some(at) => at,
-            None => self.take_up(&tip).await?,
+            None => self.anchor(&tip).await?,
         };
         if self.is_off_chain(&at, &tip).await? {
             at = match self.disconnect(&at, &tip, &orders, now, &mut ticked).await? {
@@ -280,17 +254,17 @@ impl<S: BlockSource> Watcher<S> {
             };
             return Err(TickError::Contradiction { chain: self.chain(), what });
         }
-        // Who differs is told when all else is done.
+        // Who differs is reported when all else is done.
         let mut disputed = Ok(());
-        match self.look_again(&at, &tip, &orders).await {
+        match self.cross_check(&at, &tip, &orders).await {
             Ok(None) => self.alarms.looked(None, now),
-            Ok(Some(number)) => at = self.take_back(&at, number, &orders, now, &mut ticked).await?,
+            Ok(Some(number)) => at = self.disconnect_to(&at, number, &orders, now, &mut ticked).await?,
             // Who cannot be heard holds up what would become final by it, and nothing else.
             Err(TickError::Source(error)) if !error.is_disputed && error.kind == SourceErrorKind::Transient => {
                 self.alarms.looked(Some(with_causes(&error)), now);
             }
             Err(error) => {
-                self.told.forget_alone();
+                self.reported.forget_alone();
                 disputed = Err(error);
             }
         }
@@ -311,7 +285,7 @@ impl<S: BlockSource> Watcher<S> {
 
     /// A source that ends below what is final here knows less than we do, and nothing of what comes now.
     fn refuse_set_back(&self, finalized: &BlockRef, tip: &Tip) -> Result<(), TickError> {
-        let newest = tip.finalized.filter(|told| told.number > tip.latest.number).unwrap_or(tip.latest);
+        let newest = tip.finalized.filter(|reported| reported.number > tip.latest.number).unwrap_or(tip.latest);
         if newest.number >= finalized.number {
             return Ok(());
         }
@@ -325,8 +299,8 @@ impl<S: BlockSource> Watcher<S> {
     /// Takes up, once, what a former watcher warned of.
     async fn take_up_alarms(&mut self) -> Result<(), StoreError> {
         if !self.has_taken_up {
-            if let Some(told) = status::told(&mut self.db.read().await?, self.chain()).await? {
-                self.alarms.take_up(told);
+            if let Some(reported) = status::last(&mut self.db.read().await?, self.chain()).await? {
+                self.alarms.resume(reported);
             }
             self.has_taken_up = true;
         }
@@ -334,7 +308,7 @@ impl<S: BlockSource> Watcher<S> {
     }
 
     /// What operators want now.
-    async fn orders(&mut self, now: Timestamp) -> Result<Orders, TickError> {
+    async fn orders(&mut self, now: Timestamp) -> Result<Overrides, TickError> {
         self.take_up_alarms().await?;
         if !self.has_noted_native {
             self.note_native(now).await?;
@@ -349,8 +323,8 @@ impl<S: BlockSource> Watcher<S> {
         }
     }
 
-    async fn read_orders(&self, now: Timestamp) -> Result<Orders, StoreError> {
-        Ok(Orders::of(overrides::of_chain(&mut self.db.read().await?, self.chain()).await?, now))
+    async fn read_orders(&self, now: Timestamp) -> Result<Overrides, StoreError> {
+        Ok(Overrides::of(overrides::of_chain(&mut self.db.read().await?, self.chain()).await?, now))
     }
 
     async fn record_incident(&self, kind: IncidentKind, error: &TickError, now: Timestamp) -> Result<(), StoreError> {
@@ -373,7 +347,7 @@ impl<S: BlockSource> Watcher<S> {
 async fn halted(connection: &mut impl Connection, chain: Chain) -> Result<Option<TickError>, StoreError> {
     let decisions = overrides::of_chain(connection, chain).await?;
     // It has no end but a resumption, which removes it.
-    if let Some(Decision { reason, .. }) = decisions.into_iter().find(|decision| decision.word == Word::Halt) {
+    if let Some(Decision { reason, .. }) = decisions.into_iter().find(|decision| decision.action == Override::Halt) {
         return Ok(Some(TickError::HaltedByOperator { chain, reason }));
     }
     let halted = status::halted(connection, chain).await?;

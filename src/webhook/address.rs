@@ -136,7 +136,7 @@ impl fmt::Display for AllowedNetworks {
     }
 }
 
-/// Whether everybody on the internet may reach `address`, so that reaching it tells and changes nothing inside.
+/// Whether everybody on the internet may reach `address`, so that reaching it reports and changes nothing inside.
 pub fn is_public(address: IpAddr) -> bool {
     match plain(address) {
         address @ IpAddr::V4(_) => !NOT_PUBLIC_V4.iter().any(|network| network.contains(address)),

@@ -30,7 +30,7 @@ pub fn ed25519_key(random: [u8; 32]) -> String {
     format!("{PRIVATE}{}", STANDARD.encode(random))
 }
 
-/// Of a webhook's keys, the one that its receiver is told.
+/// Of a webhook's keys, the one that its receiver is reported.
 pub fn symmetric_key(keys: &str) -> &str {
     keys.split(' ').find(|key| !key.starts_with(PRIVATE)).unwrap_or_default()
 }

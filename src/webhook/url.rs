@@ -1,6 +1,6 @@
 //! Which URLs a webhook may have, and which addresses each may lead to: the guard against requests to our own inside.
 //!
-//! Promises: what the text alone tells is refused when it is registered, in the words of the text; every address is
+//! Promises: what the text alone reports is refused when it is registered, in the words of the text; every address is
 //! vetted again at each connection. Parsers differ in what they forgive, so what is written oddly is refused outright.
 //! Pure: names are looked up by `resolver`.
 
@@ -41,7 +41,7 @@ pub enum WebhookUrlError {
     Malformed(String),
     #[error("webhook url: longer than 2048 characters")]
     TooLong,
-    /// Another scheme than http is not told: what was written in its place may be a secret.
+    /// Another scheme than http is not reported: what was written in its place may be a secret.
     #[error("webhook url: {}expected https", if .0 == "http" { "scheme \"http\"; " } else { "" })]
     Scheme(String),
     #[error("webhook url: credentials and fragments are not taken")]
@@ -78,7 +78,7 @@ impl WebhookUrlError {
     }
 }
 
-/// Checks what the text of a webhook's URL tells. `allowed` takes plain http, any port and names of one's own too.
+/// Checks what the text of a webhook's URL reports. `allowed` takes plain http, any port and names of one's own too.
 ///
 /// # Errors
 /// See [`WebhookUrlError`].

@@ -24,7 +24,7 @@ use crate::world::{CHAIN, FAILED_GRACE, World, address, network, watch};
 
 const ALICE: u8 = 0xa1;
 const PAYER: u8 = 0x01;
-const PROOFS: [ReadProof; 2] = [ReadProof::Full, ReadProof::Listed];
+const PROOFS: [ReadProof; 2] = [ReadProof::Full, ReadProof::Candidate];
 /// What is promised: reads under way, and blocks in them.
 const READS_MAX: usize = 4;
 const BLOCKS_MAX: u64 = 80;
@@ -277,11 +277,11 @@ async fn a_backfill_learns_what_a_node_serves_at_once_and_misses_nothing() {
             stepped.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
         }
         assert!(past.is_done(), "{proof:?}: {:?}", past.progress());
-        let told = past.progress();
-        assert_eq!((told.found, told.confirmed, told.doubted), (80 + 48, 80 + 48, 0), "{proof:?}");
+        let reported = past.progress();
+        assert_eq!((reported.found, reported.confirmed, reported.doubted), (80 + 48, 80 + 48, 0), "{proof:?}");
         assert_eq!(Cursor::load(&mut store.db.read().await.unwrap(), CHAIN).await.unwrap().at, None);
         let asked: BTreeSet<String> = server.counts().calls.into_keys().collect();
-        assert_eq!(asked.contains("eth_getLogs"), proof == ReadProof::Listed, "{asked:?}");
+        assert_eq!(asked.contains("eth_getLogs"), proof == ReadProof::Candidate, "{asked:?}");
     }
 }
 
@@ -298,10 +298,10 @@ async fn where_no_node_traces_a_backfill_credits_what_the_roots_prove_and_ends_w
         }
     };
     assert!(!refused.may_pass(), "{refused}");
-    let told = refused.to_string();
+    let reported = refused.to_string();
     assert!(
-        told.contains("value that moved inside of transactions is not seen; add an endpoint that traces"),
-        "{told}"
+        reported.contains("value that moved inside of transactions is not seen; add an endpoint that traces"),
+        "{reported}"
     );
     let progress = past.progress();
     assert_eq!((progress.found, progress.confirmed, progress.next), (80, 80, 241));

@@ -198,7 +198,7 @@ pub(crate) fn deposit(nth: u32, created_us: i64) -> Deposit {
         tx: TxRef { id: leg.tx, life: TxLife::Nonce { signer, nonce: 7 } },
         asset: leg.asset,
         sender: signer,
-        sender_rule: SenderRule::Told,
+        sender_rule: SenderRule::Reported,
         recipient: leg.recipient,
         amount: leg.amount,
         nth,
@@ -243,7 +243,7 @@ async fn a_deposit_is_shown_with_the_fields_of_the_interface_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_confirmed_deposit_tells_when_and_one_of_an_account_tells_whose() {
+async fn a_confirmed_deposit_reports_when_and_one_of_an_account_reports_whose() {
     let api = Api::new().await;
     let confirmed = Deposit { source_account_id: Some("acc_2".into()), ..deposit(0, NOON) };
     let confirmed = confirmed.confirm(Timestamp(NOON + SECOND / 2)).unwrap();
@@ -439,7 +439,7 @@ async fn a_bad_parameter_is_refused_by_its_name() {
 }
 
 #[tokio::test]
-async fn everything_wrong_with_a_request_is_told_at_once_up_to_20_of_it() {
+async fn everything_wrong_with_a_request_is_reported_at_once_up_to_20_of_it() {
     let api = Api::new().await;
     let query = "pageSize=5&destination_chain=BTC&limit=0&cursor=x&start_time=now&limit=1";
     api.get(&format!("{DEPOSITS}?{query}")).await.assert_invalid(&[
@@ -485,7 +485,7 @@ async fn without_a_key_every_request_is_unauthorized_whatever_else_is_wrong_with
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_valid_is_refused_and_told_why_only_where_that_gives_nothing_away() {
+async fn a_key_that_is_not_valid_is_refused_and_reported_why_only_where_that_gives_nothing_away() {
     let api = Api::new().await;
     let key = api.key.reveal();
     let malformed = "malformed API key: expected lf_live_ or lf_test_ and 57 letters and digits";

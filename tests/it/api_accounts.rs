@@ -306,7 +306,7 @@ async fn an_address_is_acknowledged_with_the_block_from_which_it_is_matched_on_r
 }
 
 #[tokio::test]
-async fn coverage_tells_what_was_matched_and_what_backfills_read_for_the_address_and_nothing_else() {
+async fn coverage_reports_what_was_matched_and_what_backfills_read_for_the_address_and_nothing_else() {
     for engine in ENGINES {
         let api = Api::on(engine).await;
         let chain = Chain::EthereumTestnet;
@@ -317,7 +317,7 @@ async fn coverage_tells_what_was_matched_and_what_backfills_read_for_the_address
             from,
             to,
             proof: ReadProof::Full,
-            lane: Lane::Roots,
+            lane: Lane::Block,
             scope: scope.to_owned(),
             basis: format!("{seq}/assets"),
             next,
@@ -477,7 +477,7 @@ async fn a_list_of_accounts_takes_pages_of_1_to_100_and_at_most_25_identities() 
 }
 
 #[tokio::test]
-async fn of_all_that_is_wrong_with_a_body_the_first_twenty_are_told() {
+async fn of_all_that_is_wrong_with_a_body_the_first_twenty_are_reported() {
     let api = Api::new().await;
     let mut body = form("r-1", "default", ADDRESS);
     body["addresses"] = json!(vec![json!({ "chains": ["BASE_MAINNET"], "address": "0x5" }); 100]);
@@ -560,8 +560,8 @@ async fn an_address_of_another_account_is_refused_and_the_request_may_come_again
         let answer = api.post("/v2/accounts", &form("r-2", "default", ADDRESS)).await;
         let detail = format!("is refused: {ADDRESS} on ETHEREUM_TESTNET belongs to account {id} already");
         let on_base = format!("is refused: {ADDRESS} on BASE_SEPOLIA belongs to account {id} already");
-        let told = answer.1["errors"][0]["detail"].as_str().unwrap();
-        assert!(told == detail || told == on_base, "{told}");
+        let reported = answer.1["errors"][0]["detail"].as_str().unwrap();
+        assert!(reported == detail || reported == on_base, "{reported}");
         let solana = json!([{ "chains": ["SOLANA_MAINNET"], "address": OWNER }]);
         let mut mended = form("r-2", "default", ADDRESS);
         mended["addresses"] = solana.clone();

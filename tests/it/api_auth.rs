@@ -200,9 +200,9 @@ async fn a_test_key_whose_prefix_is_rewritten_opens_no_store_that_is_switched_to
 
 /// A POST of an identity of which `text` comes only when it is let go, and who is told that all else of it has been looked at.
 fn held_back(key: &ApiKey, text: &'static str) -> (Request<Body>, oneshot::Receiver<()>, oneshot::Sender<()>) {
-    let ((tell, is_read), (let_go, held)) = (oneshot::channel(), oneshot::channel());
+    let ((report, is_read), (let_go, held)) = (oneshot::channel(), oneshot::channel());
     let body = stream::once(async move {
-        tell.send(()).unwrap();
+        report.send(()).unwrap();
         held.await.unwrap();
         Ok::<_, std::io::Error>(Bytes::from(text))
     });
@@ -609,11 +609,11 @@ async fn a_body_that_drips_is_cut_off_and_more_than_there_are_places_for_is_shed
     let limits = Limits { concurrent_requests, request_timeout, ..unlimited };
     let mut door = Door::new(limits).await;
     let key = door.key(Scope::Read).await;
-    let (tell, is_read) = oneshot::channel();
-    let mut tell = Some(tell);
+    let (report, is_read) = oneshot::channel();
+    let mut report = Some(report);
     let drips = stream::poll_fn(move |_| {
-        if let Some(tell) = tell.take() {
-            tell.send(()).unwrap();
+        if let Some(report) = report.take() {
+            report.send(()).unwrap();
         }
         Poll::<Option<Result<Bytes, std::io::Error>>>::Pending
     });
@@ -728,14 +728,14 @@ async fn every_code_is_in_the_table_of_the_document_with_the_status_it_has() {
                 let body = &operation["responses"][status]["content"]["application/problem+json"]["schema"]["$ref"];
                 assert_eq!(body, "#/components/schemas/Problem", "{method} {path} {status}");
             }
-            let told = &operation["responses"]["503"];
+            let reported = &operation["responses"]["503"];
             for (code, meaning) in [("OVERLOADED", "Too much at once"), ("TIMEOUT", "It took too long")] {
-                let example = &told["content"]["application/problem+json"]["examples"][code];
+                let example = &reported["content"]["application/problem+json"]["examples"][code];
                 assert!(example.is_object(), "{method} {path}: 503 {code}");
                 assert!(
-                    told["description"].as_str().unwrap().contains(meaning),
+                    reported["description"].as_str().unwrap().contains(meaning),
                     "{method} {path}: {}",
-                    told["description"]
+                    reported["description"]
                 );
             }
         }

@@ -241,7 +241,7 @@ async fn a_balance_is_read_at_once_and_is_never_a_zero_that_was_not_read() {
     for engine in ENGINES {
         let mut bench = Bench::on(engine).await;
         bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
-        assert_eq!(bench.read().await, BalancesRead { read: 1, untold: 0, lacking: 0 });
+        assert_eq!(bench.read().await, BalancesRead { read: 1, unreported: 0, lacking: 0 });
         let at = bench.final_number();
         let [eth, usdc] = [AssetId::Native, TOKEN].map(|asset| bench.has(ALICE, &asset, at));
         let time = bench.world.now().to_string();
@@ -557,7 +557,7 @@ async fn an_asset_that_is_listed_later_makes_accounts_unknown_until_it_is_read()
         bench.world.network.assets.push(third.clone());
         let mut bench = bench.restarted().await;
         bench.assert_unknown("alice", "ETHEREUM_TESTNET (EURC)").await;
-        assert_eq!(bench.read().await, BalancesRead { read: 1, untold: 0, lacking: 1 });
+        assert_eq!(bench.read().await, BalancesRead { read: 1, unreported: 0, lacking: 1 });
         // Some of it may have left while nobody looked for it.
         bench.assert_unknown("alice", "ETHEREUM_TESTNET (EURC)").await;
         let (status, body) = bench.get("/v2/accounts/alice/balances?symbol=USDC").await;
@@ -571,7 +571,7 @@ async fn an_asset_that_is_listed_later_makes_accounts_unknown_until_it_is_read()
 }
 
 #[tokio::test]
-async fn nothing_of_a_frozen_or_closed_account_is_available_and_all_of_it_is_told() {
+async fn nothing_of_a_frozen_or_closed_account_is_available_and_all_of_it_is_reported() {
     let mut bench = Bench::new().await;
     let acme = NewIdentity { kind: IdentityType::Business, label: "Acme".to_owned(), fiat_operations_enabled: false };
     registry::add_identity(bench.world.db(), "acme", &acme, bench.world.now()).await.unwrap();
@@ -671,12 +671,12 @@ async fn alarms(bench: &Bench) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_address_that_is_not_told_of_an_asset_is_named_with_it_and_since_when() {
+async fn an_address_that_is_not_reported_of_an_asset_is_named_with_it_and_since_when() {
     for engine in ENGINES {
         let mut bench = Bench::on(engine).await;
-        bench.world.chain.leave_untold([TOKEN]);
+        bench.world.chain.leave_unreported([TOKEN]);
         let since = bench.world.now();
-        assert_eq!(bench.read().await.untold, 1);
+        assert_eq!(bench.read().await.unreported, 1);
         let eth = bench.has(ALICE, &AssetId::Native, bench.final_number());
         let (_, body) = bench.get("/v2/accounts/alice/balances?symbol=ETH").await;
         assert_eq!(body["balances"][0]["total"], landfall::amount::to_decimal(eth, 18), "{body}");
@@ -684,7 +684,7 @@ async fn an_address_that_is_not_told_of_an_asset_is_named_with_it_and_since_when
         for _ in 0..60 {
             bench.world.pass(MINUTE);
             bench.read().await;
-            asked = bench.world.chain.holdings_told();
+            asked = bench.world.chain.holdings_reported();
         }
         assert!((3..=9).contains(&asked), "it is asked for again and less and less often: {asked}");
         let who = address(ALICE);
@@ -693,7 +693,7 @@ async fn an_address_that_is_not_told_of_an_asset_is_named_with_it_and_since_when
             format!("balances: since {since} endpoints do not tell alike how much of USDC {who} holds"),
         ];
         assert_eq!(alarms(&bench).await, expected);
-        bench.world.chain.leave_untold([]);
+        bench.world.chain.leave_unreported([]);
         bench.world.pass(MINUTE * 60);
         bench.read_all().await;
         assert_eq!(alarms(&bench).await, [""; 0]);
@@ -703,7 +703,7 @@ async fn an_address_that_is_not_told_of_an_asset_is_named_with_it_and_since_when
 }
 
 #[tokio::test]
-async fn nothing_is_told_of_a_chain_that_is_halted_or_whose_newest_blocks_are_long_unread() {
+async fn nothing_is_reported_of_a_chain_that_is_halted_or_whose_newest_blocks_are_long_unread() {
     let mut bench = Bench::new().await;
     bench.read_all().await;
     let known = bench.line("alice", "ETH").await;
@@ -721,17 +721,17 @@ async fn nothing_is_told_of_a_chain_that_is_halted_or_whose_newest_blocks_are_lo
 }
 
 #[tokio::test]
-async fn nothing_is_told_of_a_chain_by_a_watcher_whose_clock_is_ahead_of_ours() {
+async fn nothing_is_reported_of_a_chain_by_a_watcher_whose_clock_is_ahead_of_ours() {
     for engine in ENGINES {
         let mut bench = Bench::on(engine).await;
         bench.read_all().await;
         let known = bench.line("alice", "ETH").await;
         bench.follows = false;
-        for (ahead_secs, is_told) in [(30, true), (31, false), (600, false)] {
+        for (ahead_secs, is_reported) in [(30, true), (31, false), (600, false)] {
             let (world, now) = (&bench.world, bench.world.now());
             let ahead = Clock::new(move || now.plus(Duration::from_secs(ahead_secs)));
             report_by(world, "following", &ahead).await;
-            if is_told {
+            if is_reported {
                 assert_eq!(bench.line("alice", "ETH").await, known);
             } else {
                 bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
@@ -763,7 +763,7 @@ async fn what_may_have_left_in_a_block_that_long_waits_for_its_trace_is_not_avai
         bench.assert_unknown("alice", "ETHEREUM_TESTNET (ETH)").await;
         let (status, body) = bench.get("/v2/accounts/alice/balances?symbol=USDC").await;
         assert_eq!((status, body["balances"][0]["symbol"].as_str()), (StatusCode::OK, Some("USDC")), "{body}");
-        // Her account is frozen: nothing may leave, and what is there is told.
+        // Her account is frozen: nothing may leave, and what is there is reported.
         bench.world.operator().change_identity(bench.world.db(), "default", Change::Suspend).await.unwrap();
         assert_eq!(bench.line("alice", "ETH").await, (had, U256::ZERO, bench.final_number() - 2));
         bench.world.operator().change_identity(bench.world.db(), "default", Change::Reinstate).await.unwrap();

@@ -13,8 +13,8 @@ use futures_util::{StreamExt as _, stream};
 use landfall::account::{AccountType, NewAccount};
 use landfall::api::{self, Limits, Settings};
 use landfall::app::Serving;
-use landfall::decision::Author;
 use landfall::key::{ApiKey, Environment, Scope, Scopes};
+use landfall::overrides::Author;
 use landfall::registry::{self, CreateKeyError, NewWebhook, WebhookError};
 use landfall::resolver::Resolver;
 use landfall::store::{Connection, Db, Engine as Connected, Pools, identities};
@@ -92,7 +92,7 @@ fn ids(name: &str, count: u32) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_identity_is_told_with_all_its_accounts_in_parts_of_a_bounded_size() {
+async fn an_identity_is_reported_with_all_its_accounts_in_parts_of_a_bounded_size() {
     for engine in ENGINES {
         let api = Api::with_places(engine, 1).await;
         let form = json!({ "request_id": "r", "type": "BUSINESS", "label": "[]\"], \u{e9}" }).to_string();
@@ -116,24 +116,24 @@ async fn an_identity_is_told_with_all_its_accounts_in_parts_of_a_bounded_size() 
                 let parts: Vec<Bytes> = answer.into_body().into_data_stream().map(Result::unwrap).collect().await;
                 let largest = parts.iter().map(Bytes::len).max().unwrap();
                 assert!(largest <= PART_MAX, "{engine:?}: {largest} bytes at once");
-                let told: Value = serde_json::from_slice(&parts.concat()).unwrap();
-                assert_eq!(told, expected, "{engine:?}: {} accounts", whole.len());
+                let reported: Value = serde_json::from_slice(&parts.concat()).unwrap();
+                assert_eq!(reported, expected, "{engine:?}: {} accounts", whole.len());
             }
         }
     }
 }
 
-/// The pages of a list of accounts, one after the other: of each account its id and how many addresses it is told with.
+/// The pages of a list of accounts, one after the other: of each account its id and how many addresses it is reported with.
 async fn pages(api: &Api, filter: &str) -> Vec<Vec<(String, usize)>> {
     let (mut pages, mut cursor) = (Vec::new(), String::new());
     loop {
         let answer = api.get(&format!("/v2/accounts?limit=100{filter}{cursor}")).await;
         assert_eq!(answer.status(), StatusCode::OK);
         let page: Value = serde_json::from_slice(&to_bytes(answer.into_body(), PAGE_MAX).await.unwrap()).unwrap();
-        let told = page["accounts"].as_array().unwrap().iter().map(|account| {
+        let reported = page["accounts"].as_array().unwrap().iter().map(|account| {
             (account["id"].as_str().unwrap().to_owned(), account["addresses"].as_array().unwrap().len())
         });
-        pages.push(told.collect());
+        pages.push(reported.collect());
         let Some(next) = page.get("cursor") else { return pages };
         cursor = format!("&cursor={}", next.as_str().unwrap());
     }
@@ -176,7 +176,7 @@ async fn a_page_of_accounts_ends_before_it_has_more_addresses_than_one_account_m
 }
 
 #[tokio::test]
-async fn an_answer_in_parts_that_cannot_be_told_to_its_end_is_cut_off() {
+async fn an_answer_in_parts_that_cannot_be_reported_to_its_end_is_cut_off() {
     let api = Api::with_places(Engine::Sqlite, 8).await;
     give(&api.store.db, "default", "a", 2_500).await;
     let mut parts = api.get("/v2/identities/default").await.into_body().into_data_stream();

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use landfall::api::{Api, Limits, Settings, openapi_json};
-use landfall::decision::Author;
 use landfall::deposit::{Deposit, DepositStatus};
 use landfall::event::{Event, TestEvent};
 use landfall::feed::{Numberer, Ticked};
 use landfall::identity::Change;
 use landfall::key::{ApiKey, Environment, Scope};
 use landfall::operator::Operator;
+use landfall::overrides::Author;
 use landfall::registry::{self, NewWebhook};
 use landfall::resolver::Resolver;
 use landfall::store::deposits;
@@ -349,7 +349,7 @@ async fn the_document_says_what_the_feed_answers() {
     }
 }
 
-// On one thread whoever is told is told before any of them is answered.
+// On one thread whoever is reported is reported before any of them is answered.
 #[tokio::test]
 async fn events_of_an_identity_are_given_to_whoever_reads_or_waits_for_one_of_its_accounts() {
     for engine in ENGINES {
@@ -387,7 +387,7 @@ async fn events_of_an_identity_are_given_to_whoever_reads_or_waits_for_one_of_it
     }
 }
 
-// On one thread whoever is told is told before any of them is answered.
+// On one thread whoever is reported is reported before any of them is answered.
 #[tokio::test]
 async fn a_request_that_waits_is_answered_as_soon_as_there_is_an_event_for_it() {
     for engine in ENGINES {
@@ -525,7 +525,7 @@ async fn a_stop_ends_those_that_wait_at_once() {
 }
 
 #[tokio::test]
-async fn an_event_without_a_number_is_told_by_the_status_when_it_waits_too_long() {
+async fn an_event_without_a_number_is_reported_by_the_status_when_it_waits_too_long() {
     for engine in ENGINES {
         let mut feed = Feed::on(engine, patient()).await;
         feed.announce("a").await;
@@ -549,7 +549,7 @@ async fn an_event_without_a_number_is_told_by_the_status_when_it_waits_too_long(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_is_revoked_while_it_waits_is_told_nothing() {
+async fn a_key_that_is_revoked_while_it_waits_is_reported_nothing() {
     for engine in ENGINES {
         let mut feed = Feed::on(engine, no_rates()).await;
         feed.announce("a").await;

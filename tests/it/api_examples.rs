@@ -516,7 +516,7 @@ async fn send(router: &Router, request: Request<Body>) -> (u16, Value) {
     let asked = (request.method().clone(), request.uri().path().to_owned());
     let response = router.clone().oneshot(request).await.unwrap();
     let status = response.status();
-    assert_told(asked, status, response.headers());
+    assert_reported(asked, status, response.headers());
     let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
     let mut body: Value = serde_json::from_slice(&bytes).unwrap();
     if status >= StatusCode::BAD_REQUEST {
@@ -526,7 +526,7 @@ async fn send(router: &Router, request: Request<Body>) -> (u16, Value) {
 }
 
 /// That the document tells of each header of the answer; of what no operation of the path was asked, each of its operations does.
-fn assert_told((method, path): (Method, String), status: StatusCode, headers: &HeaderMap) {
+fn assert_reported((method, path): (Method, String), status: StatusCode, headers: &HeaderMap) {
     let fits = |form: &str| {
         let (forms, parts): (Vec<&str>, Vec<&str>) = (form.split('/').collect(), path.split('/').collect());
         forms.len() == parts.len() && forms.iter().zip(parts).all(|(form, part)| form.starts_with('{') || *form == part)
@@ -539,9 +539,9 @@ fn assert_told((method, path): (Method, String), status: StatusCode, headers: &H
     }
     for (operation, header) in asked.iter().flat_map(|operation| headers.keys().map(move |header| (operation, header)))
     {
-        let told = operation["responses"][status.as_str()]["headers"].as_object().unwrap();
+        let reported = operation["responses"][status.as_str()]["headers"].as_object().unwrap();
         let is_of_body = [header::CONTENT_TYPE, header::CONTENT_LENGTH].contains(header);
-        let is_told = told.keys().any(|name| name.eq_ignore_ascii_case(header.as_str()));
-        assert!(is_of_body || is_told, "{} {status} does not tell of {header}", operation["operationId"]);
+        let is_reported = reported.keys().any(|name| name.eq_ignore_ascii_case(header.as_str()));
+        assert!(is_of_body || is_reported, "{} {status} does not tell of {header}", operation["operationId"]);
     }
 }

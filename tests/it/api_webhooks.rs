@@ -10,9 +10,9 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, header};
 use landfall::api::{Settings, openapi_json};
-use landfall::decision::AuditEntry;
 use landfall::deposit::DepositStatus;
 use landfall::key::{ApiKey, Environment, Scope};
+use landfall::overrides::AuditEntry;
 use landfall::registry;
 use landfall::store::deliveries::{Claim, Claimed, Queue};
 use landfall::store::feed;
@@ -46,8 +46,8 @@ impl Api {
         let key =
             registry::create_key(&store.db, Environment::Test, what, &random, &tester(Timestamp(0))).await.unwrap();
         let now = Arc::new(AtomicI64::new(NOON.0));
-        let told = Arc::clone(&now);
-        let clock = Clock::new(move || Timestamp(told.load(Ordering::Relaxed)));
+        let reported = Arc::clone(&now);
+        let clock = Clock::new(move || Timestamp(reported.load(Ordering::Relaxed)));
         let api = landfall::api::Api::new(store.db.clone(), Settings::of(Environment::Test), clock);
         Api { store, router: api.router(), key, now }
     }
@@ -88,7 +88,7 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn a_webhook_is_registered_shown_and_deleted_and_its_key_is_told_once() {
+async fn a_webhook_is_registered_shown_and_deleted_and_its_key_is_reported_once() {
     for engine in ENGINES {
         let api = Api::on(engine).await;
         assert_eq!(api.send(Method::GET, "/v2/webhooks", None).await, (200, json!({ "webhooks": [] })));
@@ -172,7 +172,7 @@ async fn what_is_undelivered_to_a_deleted_webhook_is_held() {
 }
 
 #[tokio::test]
-async fn after_a_rotation_both_keys_sign_until_the_time_that_is_told() {
+async fn after_a_rotation_both_keys_sign_until_the_time_that_is_reported() {
     for engine in ENGINES {
         let api = Api::on(engine).await;
         let created = api.create(&json!({ "url": "https://example.com/" })).await;
@@ -225,13 +225,13 @@ async fn a_rotation_that_is_asked_for_again_ends_no_key_that_still_signs() {
             rotated
         };
         let (day, minute) = (86_400, Duration::from_secs(60));
-        // The receiver knows the first key. The answer that told the second was lost.
+        // The receiver knows the first key. The answer that reported the second was lost.
         let mut keys = vec![created];
         keys.push(rotate(day, NOON).await);
         // For less time: what was promised to the first stays.
         keys.push(rotate(3_600, NOON.plus(minute)).await);
         assert_eq!(text(&keys[2], "previous_key_expires_at"), text(&keys[1], "previous_key_expires_at"));
-        // And no fourth beside three that still sign: none of them stops before the time that it was told.
+        // And no fourth beside three that still sign: none of them stops before the time that it was reported.
         keys.push(rotate(day, NOON.plus(minute * 2)).await);
         let until = NOON.plus(minute * 2 + DAY);
         assert_eq!(text(&keys[3], "previous_key_expires_at"), until.to_string());
@@ -415,9 +415,9 @@ async fn statuses_that_an_organization_does_not_want_are_not_sent_and_keep_their
         let mut tx = world.db().begin().await.unwrap();
         assert_eq!(feed::number(&mut tx, 9).await.unwrap(), 2);
         tx.commit().await.unwrap();
-        let told: Value =
+        let reported: Value =
             [pending, confirmed].map(|event| serde_json::from_str::<Value>(&event.payload).unwrap()).into();
-        assert_eq!(fed(&world).await, told, "and in the feed all the same");
+        assert_eq!(fed(&world).await, reported, "and in the feed all the same");
         let envelope: Value = serde_json::from_str(&confirmed.payload).unwrap();
         assert_eq!(envelope["data"]["dedup_key"], pending.id.as_str(), "the id of PENDING/0, sent or not");
         let claimed = due(world.db(), world.now()).await;
@@ -457,7 +457,7 @@ async fn due(db: &Db, now: Timestamp) -> Vec<Claimed> {
     claimed
 }
 
-/// What a count of the test's own tells.
+/// What a count of the test's own reports.
 async fn count(db: &Db, text: &'static str) -> i64 {
     let (count,): (i64,) = match db.read().await.unwrap().engine() {
         Connected::Postgres(connection) => sqlx::query_as(text).fetch_one(connection).await.unwrap(),

@@ -64,7 +64,7 @@ impl Bench {
         while self.watch.tick(self.world.now()).await.unwrap().is_some() {}
     }
 
-    /// Asks for as long as what was never told is held for.
+    /// Asks for as long as what was never reported is held for.
     async fn ask_patiently(&mut self) {
         for _ in 0..20 {
             self.ask().await;
@@ -136,7 +136,7 @@ async fn a_token_with_other_decimals_stays_pending_until_it_is_listed_as_it_is_a
         bench.world.chain.report_asset(TOKEN, Some(contract(Some(18))));
         bench.ask().await;
         let [incident] = &bench.open().await[..] else { panic!("one incident") };
-        assert_eq!(incident.kind, IncidentKind::AssetDiffers);
+        assert_eq!(incident.kind, IncidentKind::AssetMismatch);
         let differs = format!("USDC ({TOKEN}): it has 18 decimals, and is listed with 6; until that is corrected");
         assert!(incident.what.contains(&differs), "{}", incident.what);
         bench.pay(&[(TOKEN, 5), (OTHER, 6), (AssetId::Native, 7)]).await;
@@ -146,7 +146,7 @@ async fn a_token_with_other_decimals_stays_pending_until_it_is_listed_as_it_is_a
         let World { chain, network, store, .. } = &bench.world;
         let explained = explain(chain, &store.db, network, tx).await.unwrap().unwrap();
         let held = explained.legs.iter().find(|leg| leg.transfer.asset == TOKEN).unwrap();
-        assert!(held.why.contains("incident asset_differs"), "{}", held.why);
+        assert!(held.why.contains("incident asset_mismatch"), "{}", held.why);
 
         // Neither does a person's word end it, nor a restart, nor a node that is silent.
         bench.world.operator().resolve(bench.world.db(), &incident.id).await.unwrap();
@@ -165,7 +165,7 @@ async fn a_token_with_other_decimals_stays_pending_until_it_is_listed_as_it_is_a
         bench.settle().await;
         assert_eq!(bench.deposit(5).await, (Confirmed, 18));
         bench.ask().await;
-        assert_eq!(bench.row().await.told.unwrap().differs, "");
+        assert_eq!(bench.row().await.reported.unwrap().differs, "");
         assert_eq!(bench.open().await.len(), 1, "which a person resolves");
         bench.world.close().await;
     }
@@ -286,7 +286,7 @@ async fn who_only_reads_past_blocks_asks_for_a_token_first_that_nobody_asked_for
         bench.ask().await;
         bench.settle().await;
         assert_eq!((bench.world.status_of(5).await, bench.open().await.len()), (Pending, 1));
-        // What was told already is not asked for again.
+        // What was reported already is not asked for again.
         bench.world.chain.report_asset(new, Some(contract(Some(18))));
         watch(&bench.world).ask_unknown(now).await.unwrap();
         assert_eq!(bench.world.status_of(5).await, Pending);

@@ -17,7 +17,7 @@ use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address};
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
 const PAYER: u8 = 0x01;
-const PROOFS: [ReadProof; 2] = [ReadProof::Full, ReadProof::Listed];
+const PROOFS: [ReadProof; 2] = [ReadProof::Full, ReadProof::Candidate];
 
 fn payment(nonce: u64, to: u8, amount: u64) -> SimTx {
     SimTx::new(address(PAYER), nonce, vec![SimLeg::native(address(PAYER), address(to), amount)])
@@ -96,7 +96,7 @@ async fn a_step_ends_when_it_holds_enough() {
     world.chain.mine_empty(FINALITY_DEPTH);
     world.catch_up().await;
     world.watch("bob", address(BOB)).await;
-    let mut backfill = begin(&world, &job(1, 12, ReadProof::Listed)).await.unwrap();
+    let mut backfill = begin(&world, &job(1, 12, ReadProof::Candidate)).await.unwrap();
     let mut steps = Vec::new();
     while !backfill.is_done() {
         backfill.step(world.now()).await.unwrap();
@@ -254,7 +254,7 @@ async fn an_address_that_is_added_while_a_backfill_begins_is_looked_for_or_not_c
     for number in 0..64_u8 {
         // After so many awaits that were waited for, of which there are more or fewer each time, the address is added.
         let awaits = number % 8;
-        let job = job(1, 64, ReadProof::Listed);
+        let job = job(1, 64, ReadProof::Candidate);
         let mut begun = Box::pin(begin(&world, &job));
         let mut left = awaits;
         let early = std::future::poll_fn(|cx| match begun.as_mut().poll(cx) {
@@ -324,7 +324,7 @@ async fn no_fault_of_the_source_makes_it_miss_or_credit_twice() {
 #[tokio::test]
 async fn what_was_searched_is_not_searched_again_because_nobody_could_be_asked_whether_it_is_final() {
     let world = late_bob(Engine::Sqlite).await;
-    let job = Job { dry_run: true, ..job(1, 50, ReadProof::Listed) };
+    let job = Job { dry_run: true, ..job(1, 50, ReadProof::Candidate) };
     let calls_of = async |backfill: &mut Backfill<SimPool>| {
         let before = world.chain.calls();
         let stepped = backfill.step(world.now()).await;

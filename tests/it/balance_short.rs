@@ -55,7 +55,7 @@ async fn a_balance_that_contradicts_confirmed_credits_is_an_incident_that_names_
         let mut bench = Bench::on(engine).await;
         bench.pay(PAYER, vec![leg(TOKEN, PAYER, ALICE, 7)]).await;
         let since = bench.world.chain.finalized().unwrap().number;
-        // Two legs are told, and one of them never came.
+        // Two legs are reported, and one of them never came.
         bench.mine(PAYER, vec![leg(TOKEN, PAYER, ALICE, 40), leg(TOKEN, PAYER, ALICE, 2), leg(ETH, PAYER, ALICE, 9)]);
         bench.world.chain.shift_balance(address(ALICE), TOKEN, -40);
         bench.settle().await;
@@ -150,11 +150,11 @@ async fn what_is_more_and_what_is_less_without_a_confirmed_credit_is_no_incident
         let mut bench = Bench::on(engine).await;
         bench.world.chain.shift_balance(address(ALICE), TOKEN, 30);
         bench.pay(PAYER, vec![leg(TOKEN, PAYER, ALICE, 40)]).await;
-        assert_eq!(bench.told().await, [(ALICE, TOKEN, 30)]);
+        assert_eq!(bench.reported().await, [(ALICE, TOKEN, 30)]);
         // As a token that rebases.
         bench.world.chain.shift_balance(address(ALICE), TOKEN, -5);
         bench.pay(ALICE, vec![leg(TOKEN, ALICE, PAYER, 1)]).await;
-        assert_eq!(bench.told().await, [(ALICE, TOKEN, 30), (ALICE, TOKEN, -5)]);
+        assert_eq!(bench.reported().await, [(ALICE, TOKEN, 30), (ALICE, TOKEN, -5)]);
         assert_eq!(bench.world.incidents().await, []);
         bench.world.abandon();
     }
@@ -195,7 +195,7 @@ async fn a_credit_that_becomes_confirmed_after_its_balance_was_compared_is_contr
         bench.world.chain.shift_balance(address(ALICE), ETH, -100);
         bench.settle().await;
         assert_eq!((bench.world.status_of(5).await, bench.world.status_of(100).await), (Confirmed, Pending));
-        assert_eq!(bench.told().await, [(ALICE, ETH, -100)]);
+        assert_eq!(bench.reported().await, [(ALICE, ETH, -100)]);
         assert_eq!(shorts(&bench.world).await, [], "what is CONFIRMED is held");
         bench.world.chain.withhold_balances(false);
         bench.world.pass(60 * MINUTE);
@@ -247,12 +247,12 @@ async fn on_solana_too_a_balance_that_contradicts_a_confirmed_credit_is_an_incid
         let mut line = Line::of(network, TestStore::fresh(engine).await, blocks.clone(), 2).await;
         let (source, db) = (Arc::clone(&line.source), line.store.db.clone());
         let mut watch = BalanceWatch::new(source, db, &line.network, 20, "one".to_owned());
-        // What the blocks tell never comes to the account.
+        // What the blocks report never comes to the account.
         let account = json!({
             "data": ["", "base64"], "executable": false, "lamports": 1_000_000, "owner": "11111111111111111111111111111111",
             "rentEpoch": 0, "space": 0,
         });
-        line.nodes.iter().for_each(|node| node.tell_account(&owner(0x21).to_string(), account.clone()));
+        line.nodes.iter().for_each(|node| node.report_account(&owner(0x21).to_string(), account.clone()));
         for amount in [None, None, Some(1_000_000)] {
             let txs = amount.map(|amount| Tx::raw(&ledger.tx(0x23, |ledger| ledger.send(0x23, 0x21, amount))));
             blocks.finalize(blocks.grow(txs.into_iter().collect()).number);

@@ -1,5 +1,5 @@
 //! Tracers that err: alone, both alike, and both as the same program. What the chain's own balances do not hold is never
-//! CONFIRMED, and what they hold is, wherever they can tell.
+//! CONFIRMED, and what they hold is, wherever they can report.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -76,12 +76,12 @@ async fn no_mistake_of_one_tracer_or_of_both_is_confirmed_beyond_what_the_balanc
                 let is_it = |it: &&Deposit| it.recipient == Address::Evm([to; 20]) && it.amount == U256::from(amount);
                 deposits.iter().filter(is_it).map(|it| it.status).collect::<Vec<_>>()
             };
-            let told = format!("{mistake:?} by {who:?}: {deposits:#?}");
+            let reported = format!("{mistake:?} by {who:?}: {deposits:#?}");
             let sum = |to: u8| -> U256 {
                 let to_it = deposits.iter().filter(|it| it.recipient == Address::Evm([to; 20]));
                 to_it.filter(|it| it.status == DepositStatus::Confirmed).map(|it| it.amount).sum()
             };
-            assert!(sum(ALICE) <= U256::from(1_000) && sum(BOB) == U256::from(5), "{told}");
+            assert!(sum(ALICE) <= U256::from(1_000) && sum(BOB) == U256::from(5), "{reported}");
             // The real one, wherever anybody reports it and the balances leave one choice.
             let real = match (mistake, who) {
                 (Mistake::OtherTransaction, Who::One) => &[DepositStatus::Pending, DepositStatus::Pending][..],
@@ -95,12 +95,12 @@ async fn no_mistake_of_one_tracer_or_of_both_is_confirmed_beyond_what_the_balanc
             };
             let mut found = status(ALICE, 1_000);
             found.sort_by_key(|status| status.name() != "CONFIRMED");
-            assert_eq!(found, real, "{told}");
+            assert_eq!(found, real, "{reported}");
             // What never was.
             let false_ones = [(ALICE, 7), (ALICE, 1_001), (BOB, 1_000)].map(|(to, amount)| status(to, amount)).concat();
             let is_open = mistake == Mistake::WrongValue && who != Who::One;
             let expected = if is_open { DepositStatus::Pending } else { DepositStatus::Failed };
-            assert!(false_ones.iter().all(|status| *status == expected), "{told}");
+            assert!(false_ones.iter().all(|status| *status == expected), "{reported}");
         }
     }
 }
@@ -214,7 +214,7 @@ async fn what_a_person_confirms_holds_up_nothing_that_the_balances_confirm_besid
 }
 
 #[tokio::test]
-async fn a_deposit_that_its_transaction_came_back_without_is_given_up_by_a_person_where_balances_cannot_tell() {
+async fn a_deposit_that_its_transaction_came_back_without_is_given_up_by_a_person_where_balances_cannot_report() {
     let mut world = World::traced(Engine::Sqlite, 1).await;
     world.watch("alice", address(ALICE)).await;
     world.chain.put_code(address(ALICE));
@@ -238,7 +238,7 @@ async fn a_deposit_that_its_transaction_came_back_without_is_given_up_by_a_perso
 }
 
 #[tokio::test]
-async fn what_two_endpoints_of_one_engine_report_is_no_witness_where_balances_cannot_tell() {
+async fn what_two_endpoints_of_one_engine_report_is_no_witness_where_balances_cannot_report() {
     for one_engine in [true, false] {
         let mut world = World::traced(Engine::Sqlite, 1).await;
         world.watch("alice", address(ALICE)).await;
@@ -278,16 +278,16 @@ async fn a_leg_out_of_an_address_without_code_is_set_aside() {
 
 /// What a tracer makes of what moved inside of a transaction.
 fn misreport(rng: &mut StdRng, legs: &[SimLeg]) -> Vec<SimLeg> {
-    let mut told = legs.to_vec();
-    let Some(first) = legs.first().copied() else { return told };
+    let mut reported = legs.to_vec();
+    let Some(first) = legs.first().copied() else { return reported };
     match rng.random_range(0..5) {
-        0 => told.extend(vec![first; rng.random_range(1..4)]),
-        1 => drop(told.remove(0)),
-        2 => told[0].amount += U256::from(1),
-        3 => told[0].recipient = address(if first.recipient == address(ALICE) { BOB } else { ALICE }),
-        _ => told.push(SimLeg::inner(first.recipient, address(0x99), 2)),
+        0 => reported.extend(vec![first; rng.random_range(1..4)]),
+        1 => drop(reported.remove(0)),
+        2 => reported[0].amount += U256::from(1),
+        3 => reported[0].recipient = address(if first.recipient == address(ALICE) { BOB } else { ALICE }),
+        _ => reported.push(SimLeg::inner(first.recipient, address(0x99), 2)),
     }
-    told
+    reported
 }
 
 /// Random blocks with forks between them, whose tracers err at random, alone and alike; the ledger says what is true.
@@ -346,10 +346,10 @@ async fn history(seed: u64, tally: &mut BTreeMap<&'static str, u64>) {
             let sum: U256 = credited.iter().map(|it| it.amount).sum();
             assert!(sum <= paid, "seed {seed}: {sum} of {paid} for {who} in block {}", block.header.block.number);
             *tally.entry("confirmed").or_default() += u64::try_from(credited.len()).unwrap();
-            // Where every tracer tells the truth about an address, all that it was paid is CONFIRMED, or several choices fit.
-            let is_told = block.txs.iter().all(|tx| tx.misreported.is_none());
+            // Where every tracer reports the truth about an address, all that it was paid is CONFIRMED, or several choices fit.
+            let is_reported = block.txs.iter().all(|tx| tx.misreported.is_none());
             let others = deposits.iter().filter(is_in).count();
-            if is_told && others == legs.len() {
+            if is_reported && others == legs.len() {
                 assert_eq!(sum, paid, "seed {seed}: {who} in block {}", block.header.block.number);
                 *tally.entry("whole").or_default() += 1;
             }

@@ -48,7 +48,7 @@ pub(crate) fn final_legs(world: &World) -> BTreeMap<LegHash, FinalLeg> {
     for block in world.chain.blocks().iter().filter(|block| block.header.block.number <= through) {
         let is_traced = network.native.is_traced(block.header.block.number);
         let inner = if is_traced { block.to_block(Lane::Traces).transfers } else { Vec::new() };
-        let transfers = block.to_block(Lane::Roots).transfers.into_iter().chain(inner);
+        let transfers = block.to_block(Lane::Block).transfers.into_iter().chain(inner);
         for transfer in transfers.filter(|transfer| network.asset(&transfer.asset).is_some()) {
             let hash = Leg {
                 chain_ref: &network.chain_ref,
@@ -92,22 +92,22 @@ pub(crate) async fn assert_balanced(world: &World) {
         }
         let of_deposit = events.get(&deposit.id.to_string()).expect("a deposit has events");
         if deposit.status == DepositStatus::Confirmed {
-            assert_told_as_it_is(of_deposit.last().expect("one at least"), deposit);
+            assert_reported_as_it_is(of_deposit.last().expect("one at least"), deposit);
         }
         assert_events(of_deposit, &deposit.leg_hash, deposit.status);
     }
-    assert_identities_are_told(world.db()).await;
+    assert_identities_are_reported(world.db()).await;
     assert_balances(world).await;
 }
 
 /// Asserts that each change of an identity has its one event, in the order of the changes.
-async fn assert_identities_are_told(db: &Db) {
+async fn assert_identities_are_reported(db: &Db) {
     type Change = (String, String, i64);
     let changed = "SELECT identity_id, status, at_us FROM identity_changes ORDER BY identity_id, position";
     let changed: Vec<Change> = rows(db, changed).await;
-    let told = "SELECT aggregateid, status, created_us FROM events WHERE aggregatetype = 'identity' ORDER BY aggregateid, position";
-    let told: Vec<Change> = rows(db, told).await;
-    assert_eq!(told, changed, "the events of identities are not their changes");
+    let reported = "SELECT aggregateid, status, created_us FROM events WHERE aggregatetype = 'identity' ORDER BY aggregateid, position";
+    let reported: Vec<Change> = rows(db, reported).await;
+    assert_eq!(reported, changed, "the events of identities are not their changes");
 }
 
 /// Asserts that for each watched address what is on record, in less out and fees, is what the chain itself says it owns
@@ -198,7 +198,7 @@ fn assert_events(events: &[EventRow], leg: &LegHash, status: DepositStatus) {
 }
 
 /// What CONFIRMED tells of the payer is what the record has, which is what the final chain has.
-fn assert_told_as_it_is(event: &EventRow, deposit: &Deposit) {
+fn assert_reported_as_it_is(event: &EventRow, deposit: &Deposit) {
     let envelope: Value = serde_json::from_str(&event.payload).unwrap();
     let expected = if deposit.source_account_id.is_some() { "ACCOUNT" } else { "ON_CHAIN" };
     assert_eq!(envelope["data"]["source_type"], expected);

@@ -145,7 +145,7 @@ async fn one_key_that_opens_accounts_in_bulk_holds_up_neither_deposits_nor_other
             times[times.len() * 99 / 100],
         );
         assert!(slowest <= DEPOSIT_MAX && opening <= DEPOSIT_MAX, "{engine:?}: {slowest:?}, {opening:?}");
-        // None is told that something failed; who waited for too long is told so, and comes again.
+        // None is told that something failed; who waited for too long is reported so, and comes again.
         let failed = answers.iter().find(|status| ![201, 503].contains(&status.as_u16()));
         assert_eq!((failed, made > 0), (None, true), "{engine:?}");
         world.close().await;

@@ -29,7 +29,7 @@ type Change = dyn Fn(u64, &RangeInclusive<u64>, Vec<Header>) -> Vec<Header> + Se
 #[derive(Clone)]
 struct Changed {
     chain: SimChain,
-    /// What becomes of a list of headers; told is how often it was asked for before.
+    /// What becomes of a list of headers; reported is how often it was asked for before.
     headers: Arc<Change>,
     lists: Arc<AtomicU64>,
     /// To whom Carol is added when it is asked who paid, and how many legs that was asked of.

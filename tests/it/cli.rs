@@ -180,8 +180,8 @@ fn a_csv_file_is_imported_whole_or_not_at_all() {
     );
     let imported = import(&rows);
     assert_eq!((imported.status.code(), text(&imported.stdout)), (Some(0), "3 rows imported\n".to_owned()));
-    let told = text(&imported.stderr);
-    assert_eq!(told.matches("until then nothing is watched there").count(), 2, "{told}");
+    let reported = text(&imported.stderr);
+    assert_eq!(reported.matches("until then nothing is watched there").count(), 2, "{reported}");
     assert!(import(&rows).status.success(), "the same rows again are no error");
     let listed: Value = serde_json::from_str(&desk.ok(&["account", "list", "--json"])).unwrap();
     assert_eq!(listed["addresses"].as_array().unwrap().len(), 3);
@@ -271,13 +271,14 @@ fn what_is_done_about_keys_stands_in_the_audit_and_needs_a_reason_once_there_is_
         assert_eq!(desk.ok(&["key", "revoke", id, "--reason", reason]), format!("API key {id} is revoked\n"));
     }
     let fingerprint = paired.lines().next().unwrap().rsplit(' ').next().unwrap();
-    let told = audit().into_iter().map(|entry| [&entry["action"], &entry["what"], &entry["reason"]].map(Value::clone));
+    let reported =
+        audit().into_iter().map(|entry| [&entry["action"], &entry["what"], &entry["reason"]].map(Value::clone));
     let expected = [
         ["create_key", &format!("{id} with read,webhooks"), ""],
         ["pair_key", &format!("{id} with {fingerprint}"), "their key"],
         ["revoke_key", id, "it leaked"],
     ];
-    assert_eq!(told.collect::<Vec<_>>(), expected.map(|entry| entry.map(Value::from)));
+    assert_eq!(reported.collect::<Vec<_>>(), expected.map(|entry| entry.map(Value::from)));
     assert!(audit().iter().all(|entry| entry["actor"].is_string() && entry["chain"].is_null()));
 }
 
@@ -346,7 +347,7 @@ fn a_folder_without_write_permission_is_one_clear_line() {
 }
 
 #[test]
-fn status_and_health_cannot_tell_without_a_store_and_do_not_make_one() {
+fn status_and_health_cannot_report_without_a_store_and_do_not_make_one() {
     let desk = Desk::new(CONFIG);
     for command in ["status", "health"] {
         let line = desk.refused(&[command]);
@@ -368,7 +369,7 @@ fn status_and_health_cannot_tell_without_a_store_and_do_not_make_one() {
 }
 
 #[test]
-fn the_store_is_beside_the_configuration_and_one_that_is_new_is_told() {
+fn the_store_is_beside_the_configuration_and_one_that_is_new_is_reported() {
     let (desk, elsewhere) = (Desk::new(CONFIG), crate::postgres::folder());
     let config = desk.path("landfall.toml");
     let from_elsewhere = |arguments: &[&str]| {
@@ -503,11 +504,11 @@ fn what_a_person_decides_about_a_chain_needs_a_reason_and_stands_in_the_audit() 
     assert_eq!(desk.ok(&["incident", "list", "--json"]), "");
     let audit = desk.ok(&["chain", "audit", "--json"]);
     let entries: Vec<Value> = audit.lines().rev().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told: Vec<[&str; 2]> =
+    let reported: Vec<[&str; 2]> =
         entries.iter().map(|entry| [entry["action"].as_str().unwrap(), entry["reason"].as_str().unwrap()]).collect();
     let expected =
         [["halt", "node moves"], ["resume", "node moved"], ["finality", "one node is down"], ["clear", "it is back"]];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert!(entries.iter().all(|entry| !entry["actor"].as_str().unwrap().is_empty()));
 }
 
@@ -519,17 +520,17 @@ fn the_openapi_document_is_printed() {
 
 #[test]
 fn who_reads_no_more_ends_a_command_quietly_and_a_full_disk_is_one_clear_line() {
-    let told_to = |stdout: std::process::Stdio| {
+    let reported_to = |stdout: std::process::Stdio| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
         let output = command.arg("openapi").stdout(stdout).output().unwrap();
         (output.status.code(), text(&output.stderr))
     };
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    assert_eq!(told_to(writer.into()), (Some(141), String::new()));
+    assert_eq!(reported_to(writer.into()), (Some(141), String::new()));
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let said = "landfall: stdout cannot be written: No space left on device (os error 28)\n";
-    assert_eq!(told_to(full.into()), (Some(2), said.to_owned()));
+    assert_eq!(reported_to(full.into()), (Some(2), said.to_owned()));
 }
 
 /// A payment to us on Solana, and one into another account of ours.
@@ -590,7 +591,7 @@ async fn on_record(desk: &Desk) -> DepositId {
     let mut tx = db.begin().await.unwrap();
     cursors::connect(&mut tx, chain, &block, true).await.unwrap();
     deposits::insert(&mut tx, &deposit).await.unwrap();
-    deposits::include(&mut tx, &deposit, &block.header.block, Lane::Roots).await.unwrap();
+    deposits::include(&mut tx, &deposit, &block.header.block, Lane::Block).await.unwrap();
     unattributed::insert(&mut tx, chain, &block.header.block, &leg_hash, &rejected).await.unwrap();
     tx.commit().await.unwrap();
     db.close().await;
@@ -609,8 +610,8 @@ async fn a_deposit_is_shown_with_the_rule_of_its_sender_and_the_inbox_with_its_r
     assert_eq!((&shown["amount"], &shown["base_units"]), (&"2.5".into(), &"2500000000".into()));
     let hash = Address::Solana([7; 32]).to_string();
     assert_eq!(shown["block"], serde_json::json!({ "number": 7, "hash": hash, "canonical": true, "lane": "roots" }));
-    let told = desk.ok(&["deposit", "show", &id]);
-    assert!(told.contains(&format!("from {payer} (instruction)")), "{told}");
+    let reported = desk.ok(&["deposit", "show", &id]);
+    assert!(reported.contains(&format!("from {payer} (instruction)")), "{reported}");
     let other = desk.run(&["deposit", "show", "615684f4-6776-8c35-b3dd-17080e18a784"]);
     assert_eq!(other.status.code(), Some(1));
     assert_eq!(desk.run(&["deposit", "show", "no-id"]).status.code(), Some(2));
@@ -622,8 +623,8 @@ async fn a_deposit_is_shown_with_the_rule_of_its_sender_and_the_inbox_with_its_r
     assert_eq!((&line["block_number"], &line["final"]), (&7.into(), &false.into()));
     assert_eq!(line["block_time"], "2026-09-21T14:13:20Z");
     assert_eq!(desk.ok(&["deposit", "unattributed", "--chain", "BASE_MAINNET"]), "");
-    let told = desk.ok(&["deposit", "unattributed", "--chain", "SOLANA_MAINNET"]);
-    assert!(told.contains("ineligible_token_account") && told.contains(" to alice at "), "{told}");
+    let reported = desk.ok(&["deposit", "unattributed", "--chain", "SOLANA_MAINNET"]);
+    assert!(reported.contains("ineligible_token_account") && reported.contains(" to alice at "), "{reported}");
     assert!(desk.refused(&["deposit", "unattributed", "--chain", "SOLANA"]).contains("unknown chain"));
 
     // Behind it what no transaction explains: 2.5 SOL came in block 7. What is explained is not shown.
@@ -667,13 +668,13 @@ async fn a_deposit_is_shown_with_the_rule_of_its_sender_and_the_inbox_with_its_r
     assert_eq!(lines[1], expected);
     assert_eq!((&lines[2]["base_units"], &lines[2]["block_number"]), (&"7".into(), &8.into()));
     assert_eq!(desk.ok(&["deposit", "unattributed", "--chain", "BASE_MAINNET"]), "");
-    let told = desk.ok(&["deposit", "unattributed", "--chain", "SOLANA_MAINNET"]);
+    let reported = desk.ok(&["deposit", "unattributed", "--chain", "SOLANA_MAINNET"]);
     let line = format!(
         "2027-01-15T08:00:00Z unexplained_balance      -3000000000 base units of native of alice at {} on SOLANA_MAINNET \
          above 6 through 9\n",
         Address::Solana([1; 32])
     );
-    assert!(told.contains(&line), "{told}");
+    assert!(reported.contains(&line), "{reported}");
 }
 
 fn set_mode(path: &Path, mode: u32) {

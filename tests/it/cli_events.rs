@@ -51,8 +51,8 @@ impl Desk {
     }
 }
 
-/// Two deposits of alice, told in four events that have arrived.
-async fn told(world: &mut World, receiver: &Receiver) {
+/// Two deposits of alice, reported in four events that have arrived.
+async fn reported(world: &mut World, receiver: &Receiver) {
     register(world, "hook", &receiver.url("/")).await;
     pay(world, &[5, 7]).await;
     world.pass(Duration::from_secs(1));
@@ -134,7 +134,7 @@ async fn events_of_an_identity_are_listed_shown_and_sent_again_from_the_command_
 async fn a_replay_waits_for_events_that_are_being_written() {
     let receiver = Receiver::scripted([]).await;
     let mut world = world(Engine::Postgres).await;
-    told(&mut world, &receiver).await;
+    reported(&mut world, &receiver).await;
     let desk = Desk::of(&world);
     let mut writing = world.db().begin().await.unwrap();
     let test = TestEvent::new("hook", &[7; 32], world.now());
@@ -180,7 +180,7 @@ async fn a_replay_sends_again_in_order_and_a_dry_run_changes_nothing() {
         let receiver = Receiver::scripted([]).await;
         let mut world = world(engine).await;
         let desk = Desk::of(&world);
-        told(&mut world, &receiver).await;
+        reported(&mut world, &receiver).await;
         let said = desk.json(&["event", "replay", "--account", "alice", "--dry-run"]).remove(0);
         assert_eq!((&said["events"], &said["deliveries"], &said["dry_run"]), (&4.into(), &4.into(), &true.into()));
         // Between two times, both inclusive.
@@ -238,7 +238,7 @@ async fn a_later_event_that_is_under_way_is_called_off_by_a_replay_and_sent_behi
         let receiver = Receiver::scripted(answers).await;
         let mut world = world(engine).await;
         let desk = Desk::of(&world);
-        told(&mut world, &receiver).await;
+        reported(&mut world, &receiver).await;
         let events = desk.json(&["event", "list"]);
         let confirmed = events.iter().find(|event| event["status"] == "CONFIRMED").unwrap();
         desk.json(&["event", "replay", confirmed["id"].as_str().unwrap(), "--reason", "a test"]);
@@ -252,8 +252,9 @@ async fn a_later_event_that_is_under_way_is_called_off_by_a_replay_and_sent_behi
         assert_eq!(late.unwrap(), Delivered::default(), "{engine:?}: its end no longer counts");
         while tick(&world).await != Delivered::default() {}
         let deposit = amount_and_status(&receiver.received()[4].body).0;
-        let told = receiver.received().iter().map(|got| amount_and_status(&got.body)).collect::<Vec<_>>();
-        let statuses: Vec<&str> = told.iter().filter(|told| told.0 == deposit).map(|told| told.1.as_str()).collect();
+        let reported = receiver.received().iter().map(|got| amount_and_status(&got.body)).collect::<Vec<_>>();
+        let statuses: Vec<&str> =
+            reported.iter().filter(|reported| reported.0 == deposit).map(|reported| reported.1.as_str()).collect();
         assert_eq!(statuses, ["PENDING", "CONFIRMED", "CONFIRMED", "PENDING", "CONFIRMED"], "{engine:?}");
         world.close().await;
     }
@@ -306,7 +307,7 @@ async fn a_replay_says_how_many_it_leaves_out_because_their_status_is_not_sent()
         let receiver = Receiver::scripted([]).await;
         let mut world = world(engine).await;
         let desk = Desk::of(&world);
-        told(&mut world, &receiver).await;
+        reported(&mut world, &receiver).await;
         let pending = desk.json(&["event", "list"])[0]["id"].as_str().unwrap().to_owned();
         let replay = |more: &[&str]| desk.run(&[&["event", "replay", "--reason", "a test"], more].concat()).1;
         assert_eq!(replay(&[&pending]), "1 events are sent again, in 1 deliveries\n");
@@ -329,8 +330,8 @@ fn audit(desk: &Desk) -> Vec<[String; 3]> {
             && entry["actor"].as_str().is_some_and(|actor| actor.starts_with("olga (as "))),
         "{entries:?}"
     );
-    let told = |entry: &Value| ["action", "what", "reason"].map(|field| entry[field].as_str().unwrap().to_owned());
-    entries.iter().rev().map(told).collect()
+    let reported = |entry: &Value| ["action", "what", "reason"].map(|field| entry[field].as_str().unwrap().to_owned());
+    entries.iter().rev().map(reported).collect()
 }
 
 #[tokio::test]
@@ -503,11 +504,11 @@ async fn what_a_removed_webhook_holds_is_sent_to_another_by_a_replay() {
         );
         desk.json(&["event", "replay", "--from", "2001-01-01T00:00:00Z", "--webhook", "anew", "--reason", "a test"]);
         while tick(&world).await != Delivered::default() {}
-        let told: Vec<_> = receiver.received().iter().map(|got| amount_and_status(&got.body)).collect();
-        assert_eq!(told.len(), 4, "{engine:?}: all of them");
-        let amounts: BTreeSet<&String> = told.iter().map(|(amount, _)| amount).collect();
+        let reported: Vec<_> = receiver.received().iter().map(|got| amount_and_status(&got.body)).collect();
+        assert_eq!(reported.len(), 4, "{engine:?}: all of them");
+        let amounts: BTreeSet<&String> = reported.iter().map(|(amount, _)| amount).collect();
         for amount in amounts {
-            let statuses = told.iter().filter(|told| told.0 == *amount).map(|told| told.1.as_str());
+            let statuses = reported.iter().filter(|reported| reported.0 == *amount).map(|reported| reported.1.as_str());
             assert_eq!(statuses.collect::<Vec<_>>(), ["PENDING", "CONFIRMED"], "{engine:?}: in order");
         }
         world.close().await;
@@ -515,7 +516,7 @@ async fn what_a_removed_webhook_holds_is_sent_to_another_by_a_replay() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_test_event_tells_by_its_exit_whether_it_arrived() {
+async fn a_test_event_reports_by_its_exit_whether_it_arrived() {
     let receiver = Receiver::scripted([Answer::Status(200), Answer::Fault(b"not now".to_vec())]).await;
     let world = world(Engine::Sqlite).await;
     let desk = Desk::of(&world);

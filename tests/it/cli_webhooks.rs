@@ -45,7 +45,7 @@ fn refused(folder: &TempDir, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_webhook_is_listed_rotated_and_removed_and_its_key_is_told_once() {
+fn a_webhook_is_listed_rotated_and_removed_and_its_key_is_reported_once() {
     let desk = desk();
     let url = "http://127.0.0.1:1/hook";
     let added =
@@ -92,8 +92,8 @@ fn only_networks_are_allowed() {
     // Which makes the store, and says so.
     ok(&desk, &["statuses"]);
     let line = refused(&desk, &["add", "--url", "https://10.1.2.3/", "--allow-private", "10.1.2.3/8"]);
-    let told = "'--allow-private <CIDR>': network 10.1.2.3/8: bits behind the prefix are set; write 10.0.0.0/8";
-    assert!(line.contains(told), "{line}");
+    let reported = "'--allow-private <CIDR>': network 10.1.2.3/8: bits behind the prefix are set; write 10.0.0.0/8";
+    assert!(line.contains(reported), "{line}");
     let line = refused(&desk, &["add", "--url", "https://10.1.2.3/", "--allow-private", "192.168.0.0/16"]);
     assert_eq!(
         line,

@@ -27,12 +27,12 @@ fn token(nonce: u64, from: u8, amount: u64) -> SimTx {
 }
 
 #[tokio::test]
-async fn what_a_reorg_moves_below_the_block_that_its_address_was_told_is_found_by_a_trace_too() {
+async fn what_a_reorg_moves_below_the_block_that_its_address_was_reported_is_found_by_a_trace_too() {
     let mut world = World::traced(Engine::Sqlite, 1).await;
     world.chain.mine_empty(5);
     world.catch_up().await;
     world.watch("alice", address(ALICE)).await;
-    // In the block that was told, which is never traced before a reorg mines the payment in an earlier one.
+    // In the block that was reported, which is never traced before a reorg mines the payment in an earlier one.
     world.chain.mine(vec![inner(0, 5)]);
     world.tick().await;
     world.chain.fork_at(3);
@@ -86,7 +86,7 @@ async fn a_final_block_that_is_said_to_hold_a_transaction_and_cannot_be_read_fai
     world.pass(FAILED_GRACE);
     world.restart_listing(listed);
     world.chain.mine_empty(1);
-    // tip, blocks, fate; then the block that it is in, which is not told.
+    // tip, blocks, fate; then the block that it is in, which is not reported.
     world.chain.script([NO_FAULT, NO_FAULT, NO_FAULT, Fault::Empty]);
     world.tick_or_fail_for_now().await;
     assert_eq!(world.status_of(5).await, Pending, "an empty answer proves nothing");
@@ -114,9 +114,14 @@ async fn a_leg_that_another_pays_in_another_block_is_confirmed_with_who_paid_in_
     let last = world.deposits().await.remove(0);
     assert_eq!((last.id, last.status, last.created_at), (first.id, Confirmed, first.created_at));
     assert_eq!((last.sender, last.source_account_id.as_deref()), (address(BOB), Some("bob")));
-    let told: Vec<(String, String)> = events(world.db()).await.iter().map(|event| who_paid(&event.payload)).collect();
+    let reported: Vec<(String, String)> =
+        events(world.db()).await.iter().map(|event| who_paid(&event.payload)).collect();
     let expected = [("ON_CHAIN", address(0x98)), ("ACCOUNT", address(BOB))];
-    assert_eq!(told, expected.map(|(kind, from)| (kind.to_owned(), from.to_string())), "what was sent stays as it was");
+    assert_eq!(
+        reported,
+        expected.map(|(kind, from)| (kind.to_owned(), from.to_string())),
+        "what was sent stays as it was"
+    );
     world.close().await;
 }
 

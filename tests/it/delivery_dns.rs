@@ -1,4 +1,4 @@
-//! Rebinding, with a name server that does it: it tells an address on the internet when a webhook is registered, and one of this
+//! Rebinding, with a name server that does it: it reports an address on the internet when a webhook is registered, and one of this
 //! machine ever after.
 //!
 //! The system's resolver asks whom /etc/resolv.conf names, at port 53. So the test runs itself once more in namespaces of its own, where
@@ -137,5 +137,5 @@ async fn rebind(server: NameServer, resolver: Resolver) {
     let error = scene.error().await;
     assert!(error.contains(BLOCKED), "{error}");
     assert_eq!(asked(), [NAME; 2], "it was looked at when it was connected to, and once only");
-    assert!(inside.heard().is_empty(), "somebody inside was spoken to");
+    assert!(inside.responses().is_empty(), "somebody inside was spoken to");
 }

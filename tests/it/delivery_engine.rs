@@ -28,7 +28,7 @@ use crate::world::{FINALITY_DEPTH, World};
 
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 
-/// A receiver that refuses until it is told otherwise.
+/// A receiver that refuses until it is reported otherwise.
 pub(crate) async fn refusing() -> (Receiver, Arc<AtomicBool>) {
     let well = Arc::new(AtomicBool::new(false));
     let is_well = Arc::clone(&well);
@@ -67,17 +67,17 @@ pub(crate) fn done(delivered: usize, to_be_retried: usize) -> Delivered {
 
 /// Everything arrived, and of each deposit in its order.
 pub(crate) async fn assert_all_in_order(world: &World, receiver: &Receiver) {
-    let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut reported: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for received in receiver.received() {
         let (amount, status) = amount_and_status(&received.body);
-        let statuses = told.entry(amount).or_default();
+        let statuses = reported.entry(amount).or_default();
         if statuses.last() != Some(&status) {
             statuses.push(status);
         }
     }
     let in_order =
         |statuses: &Vec<String>| statuses.iter().zip(["PENDING", "CONFIRMED"]).all(|(found, wanted)| found == wanted);
-    assert!(told.values().all(|statuses| statuses.len() <= 2 && in_order(statuses)), "{told:#?}");
+    assert!(reported.values().all(|statuses| statuses.len() <= 2 && in_order(statuses)), "{reported:#?}");
     let arrived: BTreeSet<String> = receiver.bodies().into_iter().collect();
     let stored: BTreeSet<String> = events(world.db()).await.into_iter().map(|event| event.payload).collect();
     assert_eq!(arrived, stored, "nothing is lost");

@@ -1,4 +1,4 @@
-//! Endpoints that fail, and what is new or was let go meanwhile: how long it waits, what it costs, who is told.
+//! Endpoints that fail, and what is new or was let go meanwhile: how long it waits, what it costs, who is reported.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::postgres::{ENGINES, Engine};
 use crate::world::{FINALITY_DEPTH, World};
 
 /// How many requests told of a deposit of this amount.
-fn told_of(receiver: &Receiver, amount: &str) -> usize {
+fn reported_of(receiver: &Receiver, amount: &str) -> usize {
     receiver.received().iter().filter(|received| amount_and_status(&received.body).0.ends_with(amount)).count()
 }
 
@@ -41,7 +41,7 @@ async fn what_failed_leaves_a_quarter_of_all_slots_to_what_is_new() {
     world.pass(Duration::from_secs(2));
     pay(&mut world, &[5]).await;
     let Delivered { to_be_retried, .. } = delivery.tick().await.unwrap();
-    assert_eq!(told_of(&receiver, "5"), CROWD, "every new one");
+    assert_eq!(reported_of(&receiver, "5"), CROWD, "every new one");
     assert!((CROWD + 200..=512).contains(&to_be_retried), "{to_be_retried}: and most of the others");
     world.close().await;
 }
@@ -171,7 +171,7 @@ async fn an_endpoint_that_fails_is_probed_also_when_all_that_is_left_waits_and_n
 }
 
 #[tokio::test]
-async fn whoever_asks_how_things_are_is_told_of_webhooks_that_hold_events_back() {
+async fn whoever_asks_how_things_are_is_reported_of_webhooks_that_hold_events_back() {
     // Nobody numbers the feed here.
     let of_webhooks = |status: &Status| {
         let all = status.complaints(&BTreeSet::new(), Duration::from_secs(60));

@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use landfall::decision::Author;
 use landfall::delivery::{Delivered, Delivery};
+use landfall::overrides::Author;
 use landfall::registry::{self, NewWebhook};
 use landfall::resolver::Resolver;
 use landfall::store::deliveries;
@@ -27,15 +27,15 @@ pub(crate) const BLOCKED: &str = "the name stands for an address that this webho
 /// A listener that keeps the beginning of what each connection says, and answers 200 to it.
 pub(crate) struct Listener {
     pub(crate) address: SocketAddr,
-    heard: Arc<Mutex<Vec<Vec<u8>>>>,
+    responses: Arc<Mutex<Vec<Vec<u8>>>>,
     _server: JoinSet<()>,
 }
 
 impl Listener {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, heard) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
-        let log = Arc::clone(&heard);
+        let (address, responses) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let log = Arc::clone(&responses);
         let mut server = JoinSet::new();
         server.spawn(async move {
             loop {
@@ -48,11 +48,11 @@ impl Listener {
                     connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await;
             }
         });
-        Listener { address, heard, _server: server }
+        Listener { address, responses, _server: server }
     }
 
-    pub(crate) fn heard(&self) -> Vec<Vec<u8>> {
-        self.heard.lock().unwrap().clone()
+    pub(crate) fn responses(&self) -> Vec<Vec<u8>> {
+        self.responses.lock().unwrap().clone()
     }
 }
 
@@ -109,7 +109,7 @@ async fn a_name_that_turns_to_a_machine_inside_after_its_registration_is_not_con
         let error = scene.error().await;
         assert!(error.contains(BLOCKED), "{then}: {error}");
         assert_eq!(asked.load(Ordering::SeqCst), 2, "it was looked at when it was connected to, and once only");
-        assert!(inside.heard().is_empty(), "{then}: somebody inside was spoken to");
+        assert!(inside.responses().is_empty(), "{then}: somebody inside was spoken to");
     }
 }
 
@@ -143,7 +143,7 @@ async fn an_address_that_is_stored_without_leave_is_not_connected_to() {
             assert!(error.ends_with("is not reachable from the internet"), "{}: {error}", row.url);
         }
     }
-    assert!(inside.heard().is_empty());
+    assert!(inside.responses().is_empty());
 }
 
 #[tokio::test]
@@ -158,13 +158,13 @@ async fn the_vetted_address_is_connected_to_under_the_name_of_the_url() {
     };
     let plain = Scene::new(resolver(), &format!("http://ledger.inside:{port}/in"), "127.0.0.0/8").await;
     assert_eq!(plain.delivery.tick().await.unwrap(), Delivered { delivered: 1, to_be_retried: 0 });
-    let heard = String::from_utf8(inside.heard().remove(0)).unwrap();
-    assert!(heard.starts_with("POST /in HTTP/1.1\r\n"), "{heard}");
-    assert!(heard.contains(&format!("host: ledger.inside:{port}\r\n")), "{heard}");
+    let responses = String::from_utf8(inside.responses().remove(0)).unwrap();
+    assert!(responses.starts_with("POST /in HTTP/1.1\r\n"), "{responses}");
+    assert!(responses.contains(&format!("host: ledger.inside:{port}\r\n")), "{responses}");
 
     let encrypted = Scene::new(resolver(), &format!("https://ledger.inside:{port}/in"), "127.0.0.0/8").await;
     assert!(!encrypted.error().await.is_empty(), "the listener speaks no TLS");
-    let hello = inside.heard().remove(1);
+    let hello = inside.responses().remove(1);
     assert_eq!(hello[0], 22, "a TLS handshake");
     let name = b"ledger.inside";
     assert!(hello.windows(name.len()).any(|window| window == name), "SNI has the name");
@@ -190,5 +190,5 @@ async fn webhooks_with_other_leave_never_share_a_connection() {
     tx.commit().await.unwrap();
     registry::test_webhook(&scene.store.db, "other", &[8; 32], Timestamp(0)).await.unwrap();
     assert_eq!(scene.delivery.tick().await.unwrap(), Delivered { delivered: 0, to_be_retried: 1 });
-    assert_eq!(inside.heard().len(), 1);
+    assert_eq!(inside.responses().len(), 1);
 }

@@ -108,13 +108,13 @@ async fn each_event_is_sent_once_and_in_order(engine: Engine) -> bool {
         world.close().await;
         return false;
     }
-    let mut told: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    let mut reported: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     for received in receiver.received() {
         let (amount, status) = amount_and_status(&received.body);
-        told.entry((received.path, amount)).or_default().push(status);
+        reported.entry((received.path, amount)).or_default().push(status);
     }
-    assert_eq!(told.len(), 62 * HOOKS);
-    for (deposit, statuses) in told {
+    assert_eq!(reported.len(), 62 * HOOKS);
+    for (deposit, statuses) in reported {
         assert_eq!(statuses, ["PENDING", "CONFIRMED"], "{engine:?}: {deposit:?}, each once and in order");
     }
     let numbers: BTreeSet<i64> = attempts(world.db()).await.iter().map(|attempt| attempt.attempt).collect();

@@ -76,7 +76,7 @@ async fn names_that_nobody_answers_for_hold_up_no_other_webhook_and_count_agains
         let mut sent = 1;
         loop {
             let begun = Instant::now();
-            while receiver.heard().len() < sent && begun.elapsed() < PATIENCE {
+            while receiver.responses().len() < sent && begun.elapsed() < PATIENCE {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             assert!(begun.elapsed() < AT_ONCE, "{engine:?}: event {sent} took {:?}", begun.elapsed());

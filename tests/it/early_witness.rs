@@ -183,8 +183,8 @@ async fn a_lie_that_a_witness_denies_fails_when_its_block_is_final_and_not_befor
 }
 
 /// 3 and 2 came in; the first reading tells them as 5 of the first transaction, which the balances bear out. Then the block
-/// is disconnected and connected again, and told as it is.
-async fn told_in_two_ways(twice: bool) -> World {
+/// is disconnected and connected again, and reported as it is.
+async fn reported_in_two_ways(twice: bool) -> World {
     let mut world = world(Engine::Sqlite).await;
     world.chain.mine(vec![inner(0, ALICE, 3), inner(1, ALICE, 2)]);
     world.chain.script_traces([Fault::Merge(address(ALICE))]);
@@ -204,7 +204,7 @@ async fn told_in_two_ways(twice: bool) -> World {
 
 #[tokio::test]
 async fn of_two_readings_that_the_balances_allow_neither_is_confirmed_by_them() {
-    let mut world = told_in_two_ways(false).await;
+    let mut world = reported_in_two_ways(false).await;
     let alarm = alarm(&world).await;
     assert!(alarm.contains("more than one choice of what the traces report makes that up"), "{alarm}");
     until_final(&mut world).await;
@@ -215,7 +215,7 @@ async fn of_two_readings_that_the_balances_allow_neither_is_confirmed_by_them() 
 
 #[tokio::test]
 async fn of_two_readings_that_the_balances_allow_two_engines_say_which() {
-    let mut world = told_in_two_ways(true).await;
+    let mut world = reported_in_two_ways(true).await;
     assert_eq!(confirmed(&world).await, [""; 0]);
     until_final(&mut world).await;
     assert_eq!(confirmed(&world).await, ["2", "3"], "5 were paid in all");
@@ -225,8 +225,8 @@ async fn of_two_readings_that_the_balances_allow_two_engines_say_which() {
 
 #[tokio::test]
 async fn two_readings_that_were_both_witnessed_never_credit_more_than_was_paid() {
-    let mut world = told_in_two_ways(true).await;
-    // As if the first witness stood beside the second: nothing but the sums is left to tell.
+    let mut world = reported_in_two_ways(true).await;
+    // As if the first witness stood beside the second: nothing but the sums is left to report.
     execute(&world, "UPDATE inclusions SET witness = 'balances', witness_shows = true WHERE witness IS NOT NULL").await;
     execute(
         &world,
@@ -242,7 +242,7 @@ async fn two_readings_that_were_both_witnessed_never_credit_more_than_was_paid()
 
 #[tokio::test]
 async fn what_its_transaction_was_credited_in_another_block_counts_against_what_was_witnessed() {
-    let mut world = told_in_two_ways(true).await;
+    let mut world = reported_in_two_ways(true).await;
     // As after a reorg that took back what counted as final, and that was accepted: 5 of the first transaction are CONFIRMED.
     execute(&world, "UPDATE deposits SET status = 'CONFIRMED', confirmed_us = 1 WHERE amount_text = '5'").await;
     let elsewhere = "UPDATE inclusions SET block_hash = zeroblob(32) WHERE deposit_id IN (SELECT id FROM deposits WHERE amount_text = '5')";
@@ -293,7 +293,7 @@ async fn what_a_network_is_not_traced_for_any_more_is_settled_by_its_witness_or_
 }
 
 #[tokio::test]
-async fn where_the_chains_own_logs_tell_what_moves_inside_they_must_bear_out_what_was_witnessed() {
+async fn where_the_chains_own_logs_report_what_moves_inside_they_must_bear_out_what_was_witnessed() {
     for logged in [false, true] {
         let mut world = world(Engine::Sqlite).await;
         world.chain.mine(vec![inner(0, ALICE, 5)]);
@@ -302,8 +302,8 @@ async fn where_the_chains_own_logs_tell_what_moves_inside_they_must_bear_out_wha
         world.restart();
         let mut blocks = world.chain.blocks();
         if logged {
-            // The same block, as its logs tell it.
-            blocks[2].txs[0].legs[0].lane = Lane::Roots;
+            // The same block, as its logs report it.
+            blocks[2].txs[0].legs[0].lane = Lane::Block;
         }
         world.chain.restore(blocks);
         until_final(&mut world).await;

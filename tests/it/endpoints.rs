@@ -170,7 +170,7 @@ async fn an_endpoint_that_is_set_back_below_what_was_final_is_no_reorg() {
         let error = follower.tick().await.unwrap_err();
         assert!(error.may_pass() && error.to_string().contains("was agreed to be final"), "{error}");
     }
-    // A new process knows nothing of what was agreed: what is final on record tells it, and nothing is taken back either.
+    // A new process knows nothing of what was agreed: what is final on record reports it, and nothing is taken back either.
     follower.restart();
     for _ in 0..3 {
         let error = follower.tick().await.unwrap_err();

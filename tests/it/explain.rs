@@ -73,56 +73,56 @@ async fn every_leg_of_a_transaction_has_its_verdict() {
 
     let expected = |ours: Verdict| {
         [
-            (1, Lane::Roots, ours),
-            (2, Lane::Roots, ours),
-            (3, Lane::Roots, Verdict::NotWatched),
-            (4, Lane::Roots, Verdict::ChainNotRegistered),
-            (5, Lane::Roots, Verdict::NotWatchedThen),
-            (8, Lane::Roots, Verdict::FakeToken),
-            (1, Lane::Roots, Verdict::FakeToken),
+            (1, Lane::Block, ours),
+            (2, Lane::Block, ours),
+            (3, Lane::Block, Verdict::NotWatched),
+            (4, Lane::Block, Verdict::ChainNotRegistered),
+            (5, Lane::Block, Verdict::NotWatchedThen),
+            (8, Lane::Block, Verdict::FakeToken),
+            (1, Lane::Block, Verdict::FakeToken),
             (6, Lane::Traces, ours),
             (7, Lane::Traces, Verdict::NotWatched),
             (9, Lane::Traces, Verdict::RevertedFrame),
         ]
     };
-    let told = ask(&world, id).await.unwrap();
-    assert_eq!(verdicts(&told), expected(Verdict::Pending));
-    assert_eq!((told.is_final, &told.traces), (false, &TraceReading::Read));
-    assert_eq!(told.legs[3].why, "its recipient is watched on BASE_SEPOLIA");
-    assert_eq!(told.legs[4].why, "its recipient is watched from block 3 on");
-    assert_eq!(told.legs[5].why, "its token is not listed");
-    assert_eq!(told.legs[6].why, "its contract is listed, but this Transfer tells no amount (ERC-721)");
-    assert_eq!(told.legs[0].deposit.as_ref().map(|deposit| deposit.account_id.as_str()), Some("alice"));
+    let reported = ask(&world, id).await.unwrap();
+    assert_eq!(verdicts(&reported), expected(Verdict::Pending));
+    assert_eq!((reported.is_final, &reported.traces), (false, &TraceReading::Read));
+    assert_eq!(reported.legs[3].why, "its recipient is watched on BASE_SEPOLIA");
+    assert_eq!(reported.legs[4].why, "its recipient is watched from block 3 on");
+    assert_eq!(reported.legs[5].why, "its token is not listed");
+    assert_eq!(reported.legs[6].why, "its contract is listed, but this Transfer tells no amount (ERC-721)");
+    assert_eq!(reported.legs[0].deposit.as_ref().map(|deposit| deposit.account_id.as_str()), Some("alice"));
 
     world.chain.mine_empty(FINALITY_DEPTH);
     world.catch_up().await;
-    let told = ask(&world, id).await.unwrap();
-    assert_eq!(verdicts(&told), expected(Verdict::Credited));
-    assert!(told.is_final);
+    let reported = ask(&world, id).await.unwrap();
+    assert_eq!(verdicts(&reported), expected(Verdict::Credited));
+    assert!(reported.is_final);
     world.close().await;
 }
 
 #[tokio::test]
-async fn what_no_trace_can_show_is_unproved_and_the_reason_is_told() {
+async fn what_no_trace_can_show_is_unproved_and_the_reason_is_reported() {
     let mut world = world().await;
     let tx = pay(vec![leg(ALICE, 1), inner(ALICE, 6)]);
     world.chain.withhold_balances(true);
     world.chain.mine(vec![tx.clone()]);
     world.catch_up().await;
     world.chain.script_traces([Fault::Refuse]);
-    let told = ask(&world, tx.tx.id).await.unwrap();
-    assert_eq!(verdicts(&told), [(1, Lane::Roots, Verdict::Pending), (6, Lane::Traces, Verdict::Unproved)]);
-    let TraceReading::Unavailable(why) = &told.traces else { panic!("{told:?}") };
+    let reported = ask(&world, tx.tx.id).await.unwrap();
+    assert_eq!(verdicts(&reported), [(1, Lane::Block, Verdict::Pending), (6, Lane::Traces, Verdict::Unproved)]);
+    let TraceReading::Unavailable(why) = &reported.traces else { panic!("{reported:?}") };
     assert!(why.contains("not to offer this call"), "{why}");
 
     world.chain.mine_empty(FINALITY_DEPTH);
     world.catch_up().await;
-    let told = ask(&world, tx.tx.id).await.unwrap();
-    assert_eq!(verdicts(&told), [(1, Lane::Roots, Verdict::Credited), (6, Lane::Traces, Verdict::Pending)]);
+    let reported = ask(&world, tx.tx.id).await.unwrap();
+    assert_eq!(verdicts(&reported), [(1, Lane::Block, Verdict::Credited), (6, Lane::Traces, Verdict::Pending)]);
     assert!(
-        told.legs[1].why.contains("cannot be had: the state of block"),
+        reported.legs[1].why.contains("cannot be had: the state of block"),
         "why it has no witness: {}",
-        told.legs[1].why
+        reported.legs[1].why
     );
     world.chain.withhold_balances(false);
     world.close().await;
@@ -134,12 +134,12 @@ async fn a_network_that_is_not_traced_says_that_nothing_inside_was_looked_for() 
     world.watch("alice", address(ALICE)).await;
     let tx = pay(vec![leg(ALICE, 1)]);
     world.chain.mine(vec![tx.clone()]);
-    let told = ask(&world, tx.tx.id).await.unwrap();
-    assert_eq!(told.legs[0].why, "the chain has not been read yet", "explained before anything is watched");
+    let reported = ask(&world, tx.tx.id).await.unwrap();
+    assert_eq!(reported.legs[0].why, "the chain has not been read yet", "explained before anything is watched");
     world.catch_up().await;
-    let told = ask(&world, tx.tx.id).await.unwrap();
-    assert_eq!(verdicts(&told), [(1, Lane::Roots, Verdict::Pending)]);
-    assert_eq!(told.traces, TraceReading::NotTraced);
+    let reported = ask(&world, tx.tx.id).await.unwrap();
+    assert_eq!(verdicts(&reported), [(1, Lane::Block, Verdict::Pending)]);
+    assert_eq!(reported.traces, TraceReading::NotTraced);
     world.close().await;
 }
 
@@ -153,25 +153,25 @@ async fn a_transaction_that_nobody_knows_is_unknown_and_one_that_a_reorg_dropped
     world.chain.fork_at(1);
     world.chain.mine_empty(FINALITY_DEPTH + 2);
     world.catch_up().await;
-    let told = ask(&world, tx.tx.id).await.unwrap();
-    assert_eq!((told.block, verdicts(&told)), (None, vec![(1, Lane::Roots, Verdict::Pending)]));
+    let reported = ask(&world, tx.tx.id).await.unwrap();
+    assert_eq!((reported.block, verdicts(&reported)), (None, vec![(1, Lane::Block, Verdict::Pending)]));
     world.pass(FAILED_GRACE);
     world.chain.mine_empty(1);
     world.catch_up().await;
-    let told = ask(&world, tx.tx.id).await.unwrap();
-    assert_eq!(verdicts(&told), [(1, Lane::Roots, Verdict::Unproved)]);
-    assert_eq!(told.legs[0].why, "FAILED: it is in no final block");
+    let reported = ask(&world, tx.tx.id).await.unwrap();
+    assert_eq!(verdicts(&reported), [(1, Lane::Block, Verdict::Unproved)]);
+    assert_eq!(reported.legs[0].why, "FAILED: it is in no final block");
 
     // Mined after all, and not connected yet.
     world.chain.mine(vec![tx.clone()]);
-    let told = ask(&world, tx.tx.id).await.unwrap();
-    assert_eq!(verdicts(&told), [(1, Lane::Roots, Verdict::Pending)]);
-    assert!(told.legs[0].why.starts_with("was FAILED"), "{}", told.legs[0].why);
+    let reported = ask(&world, tx.tx.id).await.unwrap();
+    assert_eq!(verdicts(&reported), [(1, Lane::Block, Verdict::Pending)]);
+    assert!(reported.legs[0].why.starts_with("was FAILED"), "{}", reported.legs[0].why);
     world.close().await;
 }
 
 #[tokio::test]
-async fn what_a_pending_deposit_waits_for_is_told_as_it_is() {
+async fn what_a_pending_deposit_waits_for_is_reported_as_it_is() {
     let mut world = world().await;
     let tx = pay(vec![leg(ALICE, 1)]);
     world.chain.mine(vec![tx.clone()]);

@@ -186,14 +186,14 @@ struct Matrix {
     waited: usize,
 }
 
-/// Runs the cases, some of them at once; every broken promise is told.
+/// Runs the cases, some of them at once; every broken promise is reported.
 fn check(cases: Vec<Case>, what: &str) -> Matrix {
     let begun = Instant::now();
     let each = async |case: Case| (case.run().await, case);
-    let mut told = on_every_processor(cases, AT_ONCE, each);
-    told.sort_by_key(|(_, case)| case.seed);
+    let mut reported = on_every_processor(cases, AT_ONCE, each);
+    reported.sort_by_key(|(_, case)| case.seed);
     let (mut matrix, mut broken) = (Matrix::default(), Vec::new());
-    for (outcome, case) in &told {
+    for (outcome, case) in &reported {
         println!("{:60} {outcome:?}", case.name());
         matrix.kinds.add(outcome.audit.kinds);
         matrix.waited += usize::from(outcome.waits > 0);
@@ -203,7 +203,7 @@ fn check(cases: Vec<Case>, what: &str) -> Matrix {
         broken.extend(promises_broken(case, outcome));
     }
     let strikes: u64 = matrix.strikes.values().sum();
-    let (histories, took) = (told.len(), begun.elapsed().as_secs());
+    let (histories, took) = (reported.len(), begun.elapsed().as_secs());
     println!("{what}: {histories} histories, {:?}, {strikes} strikes, in {took} s", matrix.kinds);
     println!("in {} histories finality was waited for after everything else was done", matrix.waited);
     assert!(broken.is_empty(), "{}", broken.join("\n"));
@@ -220,8 +220,8 @@ fn promises_broken(case: &Case, outcome: &Outcome) -> Vec<String> {
     };
     if case.is_its_word_alone() && outcome.stuck.is_some() {
         // It was believed, and what shows that it was wrong waits for a person; nothing is credited twice.
-        let is_told = |halt: &String| halt.contains("was final and is no longer canonical");
-        let halted = outcome.halts.first().is_some_and(is_told) && outcome.halts.iter().all(is_told);
+        let is_reported = |halt: &String| halt.contains("was final and is no longer canonical");
+        let halted = outcome.halts.first().is_some_and(is_reported) && outcome.halts.iter().all(is_reported);
         check(halted && outcome.audit.twice == 0, format!("{:?}, {:?}", outcome.stuck, outcome.audit));
         return broken;
     }
@@ -233,7 +233,7 @@ fn promises_broken(case: &Case, outcome: &Outcome) -> Vec<String> {
         check(waits || outcome.untraced <= BEHIND_MAX, format!("{} not traced after one retry", outcome.untraced));
     } else {
         check(outcome.silent == 0, format!("{} ticks left the cursor behind and said nothing", outcome.silent));
-        // Beside another fault it strikes seldom: then the other method may have told the trace in the same tick.
+        // Beside another fault it strikes seldom: then the other method may have reported the trace in the same tick.
         let made_good = case.faults.len() > 1 && outcome.by_other_method > 0;
         // What an endpoint that refuses batches is asked call by call arrives whole.
         let is_call_by_call = case.faults.iter().any(|fault| matches!(fault, Fault::NoBatches(_)));
@@ -241,7 +241,7 @@ fn promises_broken(case: &Case, outcome: &Outcome) -> Vec<String> {
             made_good && matches!(fault, Fault::EmptyTraces)
                 || is_call_by_call && matches!(fault, Fault::PartialBatch | Fault::TornBatch)
         };
-        // Of two faults of what is final the one that calls the newest block so tells it.
+        // Of two faults of what is final the one that calls the newest block so reports it.
         let early = case.faults.contains(&Fault::FinalEarly);
         let is_hidden = |fault: &Fault| early && matches!(fault, Fault::FinalOnFork | Fault::FinalAhead);
         let must_show =

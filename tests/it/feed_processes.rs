@@ -38,11 +38,11 @@ impl Instance {
         command.current_dir(desk.path("")).arg("run").stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let told = lines.find_map(|line| Some(line.ok()?.split_once("listening on http://")?.1.to_owned()));
+        let reported = lines.find_map(|line| Some(line.ok()?.split_once("listening on http://")?.1.to_owned()));
         // What it says later is read, so that it is never held up by it.
         std::thread::spawn(move || lines.for_each(drop));
         let address: String =
-            told.expect("it says where it listens").chars().take_while(|c| !c.is_whitespace()).collect();
+            reported.expect("it says where it listens").chars().take_while(|c| !c.is_whitespace()).collect();
         Instance { child, address, _desk: desk }
     }
 

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
-use landfall::decision::AuditEntry;
 use landfall::deposit::DepositId;
 use landfall::deposit::DepositStatus::{Confirmed, Failed, Pending};
 use landfall::health::Status;
 use landfall::incident::{Incident, IncidentKind};
 use landfall::operator::{DecideError, Operator};
+use landfall::overrides::AuditEntry;
 use landfall::registry;
 use landfall::store::cursors::Cursor;
 use landfall::store::{audit, incidents, status};
@@ -142,7 +142,7 @@ async fn a_tier_block_that_our_chain_does_not_have_confirms_nothing() {
     world.chain.mine_empty(1);
     world.catch_up().await;
     world.chain.mine_empty(1);
-    // The tip is told, and then no block: our chain ends one below.
+    // The tip is reported, and then no block: our chain ends one below.
     world.chain.script([Fault::Late(Duration::ZERO), Fault::Empty]);
     assert!(world.try_tick().await.unwrap_err().may_pass());
     assert_eq!(world.status_of(5).await, Pending);
@@ -356,7 +356,7 @@ async fn a_lying_final_block_is_refused_by_agreement() {
     world.chain.mine(vec![token(0, 5)]);
     world.catch_up().await;
     assert_eq!(world.status_of(5).await, Pending);
-    assert!(world.pool.told()["false final"] > 0);
+    assert!(world.pool.reported()["false final"] > 0);
     world.pool.lie(None, 0);
     finish(world).await;
 }
@@ -594,7 +594,7 @@ fn run_alarmed(world: &World, stop: &CancellationToken) -> impl Future<Output = 
 }
 
 #[tokio::test]
-async fn a_newest_block_that_stays_the_same_is_an_alarm_also_over_a_restart_and_no_balance_is_told_by_it() {
+async fn a_newest_block_that_stays_the_same_is_an_alarm_also_over_a_restart_and_no_balance_is_reported_by_it() {
     let world = world().await;
     let latest = world.chain.latest().number;
     let healthy = |status: &Status| status.complaints(&[CHAIN].into(), MINUTE).is_empty();
@@ -616,9 +616,9 @@ async fn a_newest_block_that_stays_the_same_is_an_alarm_also_over_a_restart_and_
     let since = world.now();
     tokio::join!(run_alarmed(&world, &stop), operate);
     let alarm = format!("no newer block than {latest} is told since {since}");
-    let told = status(&world).await;
-    assert_eq!((&told.chains[0].alarms, told.chains[0].lag_secs), (&vec![alarm.clone()], Some(360)));
-    assert_eq!(told.complaints(&[CHAIN].into(), MINUTE).len(), 2, "the alarm, and behind: {told:?}");
+    let reported = status(&world).await;
+    assert_eq!((&reported.chains[0].alarms, reported.chains[0].lag_secs), (&vec![alarm.clone()], Some(360)));
+    assert_eq!(reported.complaints(&[CHAIN].into(), MINUTE).len(), 2, "the alarm, and behind: {reported:?}");
     assert!(is_followed_within(6 * MINUTE).await && !is_followed_within(5 * MINUTE).await);
 
     let stop = CancellationToken::new();
@@ -695,9 +695,13 @@ async fn a_running_chain_that_halted_comes_back_without_a_restart() {
         world.chain.mine(vec![token(0, 5)]);
         world.chain.mine_empty(FINALITY_DEPTH + 1);
         until(&world, "halted", state_is("halted")).await;
-        let heard = status(&world).await.chains[0].clone();
-        assert!(heard.reason.contains("landfall chain override ETHEREUM_TESTNET accept-reorg"), "{}", heard.reason);
-        let [alarm] = &heard.alarms[..] else { panic!("one alarm: {:?}", heard.alarms) };
+        let responses = status(&world).await.chains[0].clone();
+        assert!(
+            responses.reason.contains("landfall chain override ETHEREUM_TESTNET accept-reorg"),
+            "{}",
+            responses.reason
+        );
+        let [alarm] = &responses.alarms[..] else { panic!("one alarm: {:?}", responses.alarms) };
         assert!(alarm.contains("post_finality_reorg, is open since"), "{alarm}");
         let complaints = status(&world).await.complaints(&[CHAIN].into(), Duration::from_secs(60));
         assert_eq!(complaints.len(), 2, "halted, and an incident: {complaints:?}");

@@ -83,7 +83,7 @@ impl Mode {
     const fn proof(self) -> ReadProof {
         match self {
             Mode::Receipts | Mode::Traces => ReadProof::Full,
-            Mode::Logs => ReadProof::Listed,
+            Mode::Logs => ReadProof::Candidate,
         }
     }
 
@@ -217,14 +217,14 @@ impl Follower {
     }
 
     /// Of those, how many are not put off with a reason either, which `status` shows.
-    pub(crate) async fn untold(&self) -> usize {
+    pub(crate) async fn unreported(&self) -> usize {
         let mut reader = self.store.db.read().await.unwrap();
-        let mut untold = 0;
+        let mut unreported = 0;
         for block in traces::untraced(&mut reader, CHAIN, 0, Timestamp(i64::MAX), UNTRACED_MAX).await.unwrap() {
             let failure = traces::failure(&mut reader, CHAIN, &block).await.unwrap();
-            untold += usize::from(self.chain.has(&block) && failure.is_none_or(|failure| failure.tries == 0));
+            unreported += usize::from(self.chain.has(&block) && failure.is_none_or(|failure| failure.tries == 0));
         }
-        untold
+        unreported
     }
 
     /// The servers that the source holds to be of no use now, by their place.

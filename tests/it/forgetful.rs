@@ -25,7 +25,7 @@ async fn pay_and_finalise(follower: &mut Follower) -> Audit {
         let pays = number < 5;
         let tx = |nonce| Tx::forward(0, nonce, CONTRACT.into(), ALICE.into(), 100 + nonce);
         follower.chain.mine(if pays { vec![tx(number)] } else { Vec::new() });
-        // The second tick finds the final block that both endpoints have told by then.
+        // The second tick finds the final block that both endpoints have reported by then.
         for _ in 0..2 {
             follower.tick().await.unwrap();
             follower.trace().await.unwrap();

@@ -40,7 +40,7 @@ const PAYERS: u8 = 4;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How often each kind of thing happened, over all histories. Faults are counted when a call met them, lies when what
-/// was told was not so.
+/// was reported was not so.
 #[derive(Default, Debug)]
 struct Tally(BTreeMap<String, u64>);
 
@@ -141,7 +141,7 @@ const LANES_OF_PROCESSOR: usize = 2;
 /// Seeds that once showed a fault: they are run always, beside those of the run.
 const ONCE_FAILED: [u64; 1] = [9_096];
 /// Histories between two words about how far it is.
-const TELL_EVERY: u64 = 1_000;
+const REPORT_EVERY: u64 = 1_000;
 
 #[test]
 fn random_histories_end_with_the_legs_of_the_final_chain_each_once() {
@@ -155,7 +155,7 @@ fn random_histories_end_with_the_legs_of_the_final_chain_each_once() {
         for seed in seeds.iter().skip(lane).step_by(LANES) {
             history(&shelf, *seed, &mut tally).await;
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            if done.is_multiple_of(TELL_EVERY) {
+            if done.is_multiple_of(REPORT_EVERY) {
                 println!("{done} of {count} histories in {} s", begun.elapsed().as_secs());
             }
         }
@@ -300,7 +300,7 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
     assert_eq!(incidents, [], "seed {seed}: an endpoint's word halted the chain");
     assert_ids_are_those_of_a_straight_scan(&world, shelf, &history.watched_from).await;
     tally.count("straight scans");
-    for (lie, count) in world.pool.told() {
+    for (lie, count) in world.pool.reported() {
         tally.add(&format!("lie: {lie}"), count);
     }
     for ((lane, fault), count) in world.chain.struck() {
@@ -308,7 +308,7 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
             (Lane::Traces, "hide") => "lie: hidden leg".to_owned(),
             (Lane::Traces, "invent") => "lie: invented leg".to_owned(),
             (Lane::Traces, _) => format!("fault in traces: {fault}"),
-            (Lane::Roots, _) => format!("fault: {fault}"),
+            (Lane::Block, _) => format!("fault: {fault}"),
         };
         tally.add(&what, count);
     }
@@ -374,7 +374,7 @@ impl History {
         }
     }
 
-    /// Reads what is due of what addresses hold, which endpoints tell truly; now and then by a process that has just taken over.
+    /// Reads what is due of what addresses hold, which endpoints report truly; now and then by a process that has just taken over.
     async fn read_balances(&mut self, world: &World, tally: &mut Tally) {
         let Some(balances) = &mut self.balances else { return };
         if self.rng.random_bool(0.1) {
@@ -578,14 +578,14 @@ async fn assert_ids_are_those_of_a_straight_scan(world: &World, shelf: &Shelf, w
     let since: BTreeSet<String> = since.map(|(leg, _)| leg.deposit_id().to_string()).collect();
     assert!(ours.is_subset(&theirs), "a confirmed deposit that a straight scan does not find");
     assert!((&theirs & &since).is_subset(&ours), "a straight scan finds what is missing here");
-    let told: BTreeMap<String, String> = events(world.db())
+    let reported: BTreeMap<String, String> = events(world.db())
         .await
         .into_iter()
         .map(|event| (format!("{} {}/{}", event.aggregateid, event.status, event.nth_entry), event.id))
         .collect();
     for event in events(straight.db()).await.into_iter().filter(|event| ours.contains(&event.aggregateid)) {
         let name = format!("{} {}/{}", event.aggregateid, event.status, event.nth_entry);
-        assert_eq!(told.get(&name), Some(&event.id), "{name}");
+        assert_eq!(reported.get(&name), Some(&event.id), "{name}");
     }
     straight.close().await;
 }

@@ -196,14 +196,14 @@ fn identities_are_added_once_listed_and_changed_from_the_command_line() {
     let shown: Value = serde_json::from_str(&desk.ok(&["identity", "show", "acme", "--json"])).unwrap();
     assert_eq!((&shown["id"], &shown["status"]), (&expected[0]["id"], &expected[0]["status"]));
     let changes = shown["changes"].as_array().unwrap();
-    let told =
+    let reported =
         |change: &Value| ["reason", "previous_status", "status"].map(|key| change[key].as_str().unwrap().to_owned());
     let expected = [
         ["a fraud report", "ACTIVE", "SUSPENDED"],
         ["cleared", "SUSPENDED", "ACTIVE"],
         ["left us", "ACTIVE", "TERMINATED"],
     ];
-    assert_eq!(changes.iter().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(changes.iter().map(reported).collect::<Vec<_>>(), expected);
     assert!(changes.iter().all(|change| !change["actor"].as_str().unwrap().is_empty()), "who it was");
     let text = desk.ok(&["identity", "show", "acme"]);
     let lines: Vec<&str> = text.lines().collect();

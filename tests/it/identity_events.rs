@@ -1,4 +1,4 @@
-//! Events of identities: each change is told once, in its transaction, in order, to whoever gets events, by the same ways as deposits'.
+//! Events of identities: each change is reported once, in its transaction, in order, to whoever gets events, by the same ways as deposits'.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -41,8 +41,8 @@ const AFFECTED_MAX: usize = 500;
 #[test]
 fn the_document_says_how_many_accounts_an_event_names() {
     let document: Value = serde_json::from_str(&openapi_json()).unwrap();
-    let told = &document["components"]["schemas"]["IdentityStatusUpdate"]["properties"]["affected_account_ids"];
-    assert_eq!(told["maxItems"], AFFECTED_MAX);
+    let reported = &document["components"]["schemas"]["IdentityStatusUpdate"]["properties"]["affected_account_ids"];
+    assert_eq!(reported["maxItems"], AFFECTED_MAX);
 }
 
 /// An event as it stands in its table.
@@ -93,15 +93,15 @@ async fn status(db: &Db, id: &str) -> IdentityStatus {
     identities::by_id(&mut db.read().await.unwrap(), id).await.unwrap().unwrap().status
 }
 
-/// What an event tells: the status, and whose.
-fn told(event: &Value) -> (String, Vec<String>) {
+/// What an event reports: the status, and whose.
+fn reported(event: &Value) -> (String, Vec<String>) {
     let data = &event["data"];
     let accounts = data["affected_account_ids"].as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned());
     (data["identity"]["status"].as_str().unwrap().to_owned(), accounts.collect())
 }
 
 #[tokio::test]
-async fn each_change_is_told_once_with_the_fields_of_the_interface() {
+async fn each_change_is_reported_once_with_the_fields_of_the_interface() {
     for engine in ENGINES {
         let store = TestStore::fresh(engine).await;
         add(&store.db, "acme", &["b", "a"]).await;
@@ -129,7 +129,7 @@ async fn each_change_is_told_once_with_the_fields_of_the_interface() {
 }
 
 #[tokio::test]
-async fn a_change_that_ends_a_sub_status_tells_the_one_before() {
+async fn a_change_that_ends_a_sub_status_reports_the_one_before() {
     for engine in ENGINES {
         let store = TestStore::fresh(engine).await;
         add(&store.db, "acme", &[]).await;
@@ -165,7 +165,7 @@ async fn a_change_and_its_event_are_there_both_or_neither() {
 }
 
 #[tokio::test]
-async fn a_crash_at_any_await_of_a_change_leaves_it_told_or_undone() {
+async fn a_crash_at_any_await_of_a_change_leaves_it_reported_or_undone() {
     /// More than a change has.
     const AWAITS_MAX: u32 = 100;
     for engine in ENGINES {
@@ -231,7 +231,7 @@ async fn events_of_an_identity_arrive_signed_in_their_order_and_no_muted_status_
         assert_eq!(tick(&world).await, done(1, 0), "{engine:?}");
         assert_eq!(tick(&world).await, done(1, 0), "{engine:?}");
         let received = receiver.received();
-        let statuses = received.iter().map(|got| told(&serde_json::from_slice(&got.body).unwrap()));
+        let statuses = received.iter().map(|got| reported(&serde_json::from_slice(&got.body).unwrap()));
         let alice = vec!["alice".to_owned()];
         let expected = ["SUSPENDED", "SUSPENDED", "ACTIVE"].map(|status| (status.to_owned(), alice.clone()));
         assert_eq!(statuses.collect::<Vec<_>>(), expected, "{engine:?}");
@@ -250,7 +250,7 @@ async fn events_of_an_identity_arrive_signed_in_their_order_and_no_muted_status_
     }
 }
 
-/// Numbers of the events that an account is told, and which of both types they are.
+/// Numbers of the events that an account is reported, and which of both types they are.
 async fn feed_of(db: &Db, account: &str, kind: Option<&str>, (after, limit): (u64, u32)) -> Vec<u64> {
     let filter = FeedFilter { account_id: Some(account.to_owned()), kind: kind.map(str::to_owned) };
     let mut reader = db.read().await.unwrap();
@@ -260,7 +260,7 @@ async fn feed_of(db: &Db, account: &str, kind: Option<&str>, (after, limit): (u6
 }
 
 #[tokio::test]
-async fn each_account_is_told_its_own_events_and_its_identitys_in_one_sequence() {
+async fn each_account_is_reported_its_own_events_and_its_identitys_in_one_sequence() {
     for engine in ENGINES {
         let mut world = world(engine).await;
         open(world.db(), "default", &["bob"]).await;
@@ -340,7 +340,7 @@ async fn events_of_an_identity_are_listed_and_sent_again_by_each_of_its_accounts
                 receiver.received()[before..].iter().map(|got| serde_json::from_slice(&got.body).unwrap()).collect();
             assert_eq!(again.len(), expected, "{engine:?}");
             let statuses =
-                again.iter().filter(|event| event["type"] == "identity_status_update").map(|event| told(event).0);
+                again.iter().filter(|event| event["type"] == "identity_status_update").map(|event| reported(event).0);
             let expected = if expected == 1 { vec!["SUSPENDED"] } else { vec!["SUSPENDED", "ACTIVE"] };
             assert!(again.is_empty() || statuses.collect::<Vec<_>>() == expected, "{engine:?}: in their order");
         }
@@ -349,7 +349,7 @@ async fn events_of_an_identity_are_listed_and_sent_again_by_each_of_its_accounts
 }
 
 #[tokio::test]
-async fn an_identity_with_very_many_accounts_is_told_in_parts_that_every_receiver_takes() {
+async fn an_identity_with_very_many_accounts_is_reported_in_parts_that_every_receiver_takes() {
     for engine in ENGINES {
         let store = TestStore::fresh(engine).await;
         for (id, count, parts) in
@@ -372,7 +372,7 @@ async fn an_identity_with_very_many_accounts_is_told_in_parts_that_every_receive
                 "{engine:?}"
             );
             assert!(events.iter().all(|row| row.8.len() < 1 << 20), "{engine:?}: {} bytes", events[0].8.len());
-            let named = events.iter().flat_map(|row| told(&serde_json::from_str(&row.8).unwrap()).1);
+            let named = events.iter().flat_map(|row| reported(&serde_json::from_str(&row.8).unwrap()).1);
             let mut reader = store.db.read().await.unwrap();
             let (accounts, _) = identities::accounts_behind(&mut reader, id, None, u32::MAX).await.unwrap();
             assert!(named.eq(accounts), "{engine:?}: each account once, oldest first");
@@ -381,7 +381,7 @@ async fn an_identity_with_very_many_accounts_is_told_in_parts_that_every_receive
 }
 
 #[tokio::test]
-async fn who_opens_an_account_meanwhile_is_told_of_or_waits_for_the_change() {
+async fn who_opens_an_account_meanwhile_is_reported_of_or_waits_for_the_change() {
     // SQLite has one writer: there one is over before the other begins.
     let store = TestStore::fresh(Engine::Postgres).await;
     add(&store.db, "acme", &["a"]).await;
@@ -395,7 +395,7 @@ async fn who_opens_an_account_meanwhile_is_told_of_or_waits_for_the_change() {
     assert!(tokio::time::timeout(soon, changing.join_next()).await.is_err(), "the account is not there yet");
     opening.commit().await.unwrap();
     let suspended: Identity = changing.join_next().await.unwrap().unwrap();
-    assert_eq!(told(&payloads(&store.db).await[0]), ("SUSPENDED".to_owned(), vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!(reported(&payloads(&store.db).await[0]), ("SUSPENDED".to_owned(), vec!["a".to_owned(), "b".to_owned()]));
 
     let mut terminating = store.db.begin().await.unwrap();
     identities::lock(&mut terminating, "acme").await.unwrap();

@@ -199,7 +199,7 @@ impl Line {
 
     /// Of all that is there, by logs.
     async fn backfill(&mut self) {
-        let job = Job { from: 1, to: Some(blocks()), proof: ReadProof::Listed, scope: Scope::All, dry_run: false };
+        let job = Job { from: 1, to: Some(blocks()), proof: ReadProof::Candidate, scope: Scope::All, dry_run: false };
         let mut backfill = self.follower.backfill(job).await;
         while !backfill.is_done() {
             if let Err(error) = backfill.step(self.follower.now()).await {

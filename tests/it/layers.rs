@@ -25,30 +25,33 @@ const ROOMS: [(&str, &str); 33] = [
     ("key", "amount time"),
     ("webhook", "amount time"),
     ("incident", "time deposit"),
-    ("decision", "time incident"),
+    ("overrides", "time incident"),
     // 3: SQL over the types of floor 2.
-    ("store", "amount time secrets deposit event request identity account balance key webhook incident decision"),
+    ("store", "amount time secrets deposit event request identity account balance key webhook incident overrides"),
     // What names of webhooks stand for, vetted.
     ("resolver", "webhook"),
     // What is registered, through whichever door.
-    ("registry", "amount time printable deposit event request identity account key webhook decision store resolver"),
+    ("registry", "amount time printable deposit event request identity account key webhook overrides store resolver"),
     // What operators decide about chains and identities, whoever asks for it.
-    ("operator", "time printable deposit event request identity incident decision store"),
+    ("operator", "time printable deposit event request identity incident overrides store"),
     // Whose turn it is at work that one process at a time does.
-    ("turn", "time store"),
+    ("lease", "time store"),
     // Under which names that is served which asks for no key.
     ("hosts", ""),
     // 4: never each other, they meet in the database.
-    ("watcher", "amount time deposit event request identity account balance key webhook incident decision store turn"),
+    (
+        "watcher",
+        "amount time deposit event request identity account balance key webhook incident overrides store lease",
+    ),
     ("delivery", "amount time deposit event request identity account key webhook store resolver"),
-    ("feed", "time store turn"),
+    ("feed", "time store lease"),
     // What a client has at the other end of a webhook; it knows neither store nor delivery.
     ("receiver", "time event webhook"),
     (
         "api",
-        "amount time random deposit event request identity account balance key webhook decision store registry hosts",
+        "amount time random deposit event request identity account balance key webhook overrides store registry hosts",
     ),
-    ("health", "amount time deposit event request identity account key webhook incident decision store hosts"),
+    ("health", "amount time deposit event request identity account key webhook incident overrides store hosts"),
     // Between 4 and 5: reads into the settings of the rooms below, opens nothing.
     (
         "config",
@@ -63,16 +66,15 @@ const ROOMS: [(&str, &str); 33] = [
     ("telemetry", ""),
     (
         "sandbox",
-        "amount time random deposit event request identity account key webhook decision store resolver registry watcher delivery feed receiver api health config app",
+        "amount time random deposit event request identity account key webhook overrides store resolver registry watcher delivery feed receiver api health config app",
     ),
     (
         "cli",
-        "amount time random secrets printable deposit event request identity account balance key webhook incident decision store resolver registry operator watcher delivery feed receiver api health config app sandbox",
+        "amount time random secrets printable deposit event request identity account balance key webhook incident overrides store resolver registry operator watcher delivery feed receiver api health config app sandbox",
     ),
     ("main", "cli telemetry"),
 ];
-const PURE: &str =
-    "amount time random secrets printable deposit event request identity account balance key webhook incident decision";
+const PURE: &str = "amount time random secrets printable deposit event request identity account balance key webhook incident overrides";
 /// Foreign crates and the rooms that may name them.
 const CRATES: [(&str, &str); 11] = [
     ("sqlx", "store"),
@@ -109,7 +111,7 @@ fn each_room_names_only_rooms_of_lower_floors() {
 }
 
 #[test]
-fn a_broken_floor_is_told_with_its_line_and_what_to_do() {
+fn a_broken_floor_is_reported_with_its_line_and_what_to_do() {
     let text = "//! Sends; `crate::watcher` is not named here.\nuse crate::store::Db;\n\
                 use crate::{\n    time::{Clock, crate_watcher},\n    watcher::Watcher, // at last\n};\n\
                 fn f() { super::super::api::router(); crate::random::number(); sqlx::query(\"\"); }\n\
@@ -155,7 +157,7 @@ fn the_walls_of_the_crates_stand() {
 }
 
 #[test]
-fn a_broken_wall_is_told_with_what_to_do() {
+fn a_broken_wall_is_reported_with_what_to_do() {
     let stands = [("chain", "serde"), ("rpc", "landfall-chain"), ("evm", "landfall-rpc"), ("evm", "alloy-trie")];
     let broken = [
         ("evm", "sqlx", "chains read chains; what is stored is the store's"),

@@ -9,7 +9,7 @@ use landfall::delivery::{DUPLICATE_WINDOW, Delivered, Delivery, Nats, NatsOption
 use landfall::identity::{Change, IdentityType, NewIdentity};
 use landfall::registry;
 use landfall::store::endpoints::{self, Health, Status};
-use landfall::store::sinks::{self, Kind, NATS, SinkStatus, State, Word};
+use landfall::store::sinks::{self, Kind, NATS, SinkReport, SinkStatus, State};
 use landfall::store::{Db, Pools};
 use landfall::time::{Pulse, Timestamp};
 use tokio::task::JoinSet;
@@ -108,7 +108,7 @@ fn done(delivered: usize, to_be_retried: usize) -> Delivered {
     Delivered { delivered, to_be_retried }
 }
 
-fn told(published: &[Published]) -> Vec<(String, String)> {
+fn reported(published: &[Published]) -> Vec<(String, String)> {
     published.iter().map(|message| amount_and_status(message.payload.as_bytes())).collect()
 }
 
@@ -159,7 +159,7 @@ async fn an_event_is_delivered_when_the_stream_has_said_so_and_published_again_u
             "{engine:?}"
         );
         let pair = |status: &str| ("0.000000000000000005".to_owned(), status.to_owned());
-        assert_eq!(told(&published), [pair("PENDING"), pair("PENDING"), pair("CONFIRMED")]);
+        assert_eq!(reported(&published), [pair("PENDING"), pair("PENDING"), pair("CONFIRMED")]);
         for message in [first, confirmed] {
             let envelope: serde_json::Value = serde_json::from_str(&message.payload).unwrap();
             assert_eq!(envelope["id"], message.header("Nats-Msg-Id"));
@@ -196,7 +196,7 @@ async fn an_event_of_an_identity_is_published_under_that_one() {
 }
 
 #[tokio::test]
-async fn what_a_stream_refuses_is_told_and_retried_by_the_schedule() {
+async fn what_a_stream_refuses_is_reported_and_retried_by_the_schedule() {
     for engine in ENGINES {
         let mut world = world(engine).await;
         let double = NatsDouble::start([Answer::Refused], WINDOW_SECS).await;
@@ -244,7 +244,7 @@ async fn a_stream_that_refuses_event_after_event_is_probed_by_one_and_then_gets_
         }
         assert_eq!((delivered, double.published().len()), (40, 49), "{engine:?}: no attempt was spent on the rest");
         let mut statuses: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (amount, status) in told(&double.published()[9..]) {
+        for (amount, status) in reported(&double.published()[9..]) {
             statuses.entry(amount).or_default().push(status);
         }
         assert!(statuses.values().all(|each| each == &["PENDING", "CONFIRMED"]), "{engine:?}: {statuses:?}");
@@ -349,7 +349,7 @@ async fn a_sink_that_is_paused_keeps_its_events_also_over_a_restart_and_one_that
         let Health { status, failures, strain, in_flight_max, .. } = busy.health;
         assert_eq!((status, failures, strain, in_flight_max, busy.releasing), (Status::Active, 0, 0, 1, true));
         assert_eq!(sink.tick(&world).await, done(1, 0), "{engine:?}: the events that come from now on");
-        assert_eq!(told(&double.published())[1].0, "0.000000000000000009");
+        assert_eq!(reported(&double.published())[1].0, "0.000000000000000009");
         world.close().await;
     }
 }
@@ -362,19 +362,19 @@ async fn of_several_processes_the_word_of_one_that_is_up_stands_while_it_is_repe
         let say = async |owner: &str, state: State, secs: i64| {
             let mut tx = store.db.begin().await.unwrap();
             sinks::ensure(&mut tx, NATS, Kind::Nats, "nats:LANDFALL", at(secs)).await.unwrap();
-            let word = Word { owner, state, reason: owner };
+            let word = SinkReport { owner, state, reason: owner };
             sinks::say(&mut tx, NATS, word, at(secs)).await.unwrap();
             tx.commit().await.unwrap();
             let status = status(&store.db).await;
             (status.reason, status.state.unwrap(), status.since.0 / 1_000_000)
         };
-        let told = |owner: &str, state, since| (owner.to_owned(), state, since);
-        assert_eq!(say("a", State::Away, 100).await, told("a", State::Away, 100));
-        assert_eq!(say("b", State::Away, 110).await, told("b", State::Away, 100), "{engine:?}: since the first");
-        assert_eq!(say("a", State::Up, 120).await, told("a", State::Up, 120));
-        assert_eq!(say("b", State::Refused, 149).await, told("a", State::Up, 120), "{engine:?}: a publishes");
-        assert_eq!(say("b", State::Refused, 150).await, told("b", State::Refused, 150), "{engine:?}: a is silent");
-        assert_eq!(say("a", State::Up, 151).await, told("a", State::Up, 151));
-        assert_eq!(say("a", State::Away, 152).await, told("a", State::Away, 152), "{engine:?}: its own word");
+        let reported = |owner: &str, state, since| (owner.to_owned(), state, since);
+        assert_eq!(say("a", State::Away, 100).await, reported("a", State::Away, 100));
+        assert_eq!(say("b", State::Away, 110).await, reported("b", State::Away, 100), "{engine:?}: since the first");
+        assert_eq!(say("a", State::Up, 120).await, reported("a", State::Up, 120));
+        assert_eq!(say("b", State::Refused, 149).await, reported("a", State::Up, 120), "{engine:?}: a publishes");
+        assert_eq!(say("b", State::Refused, 150).await, reported("b", State::Refused, 150), "{engine:?}: a is silent");
+        assert_eq!(say("a", State::Up, 151).await, reported("a", State::Up, 151));
+        assert_eq!(say("a", State::Away, 152).await, reported("a", State::Away, 152), "{engine:?}: its own word");
     }
 }

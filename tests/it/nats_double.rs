@@ -1,4 +1,4 @@
-//! Something that speaks as much of NATS as publishing to a stream takes, and answers as a test tells it. The real server is
+//! Something that speaks as much of NATS as publishing to a stream takes, and answers as a test reports it. The real server is
 //! for the live ring.
 
 use std::collections::VecDeque;

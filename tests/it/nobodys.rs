@@ -77,10 +77,10 @@ async fn an_address_that_became_nobodys_later_goes_on_and_status_reports_it() {
         world.catch_up().await;
         assert_eq!(world.status_of(5).await, Pending, "it goes on");
 
-        let told = report(&world).await;
-        let [entry] = told.nobodys.as_slice() else { panic!("one: {:?}", told.nobodys) };
+        let reported = report(&world).await;
+        let [entry] = reported.nobodys.as_slice() else { panic!("one: {:?}", reported.nobodys) };
         assert_eq!((entry.address.as_str(), entry.account_id.as_str()), (ZERO, "old"));
-        assert!(told.alarms.is_empty(), "nobody can take it out: {:?}", told.alarms);
+        assert!(reported.alarms.is_empty(), "nobody can take it out: {:?}", reported.alarms);
         let expected = format!(
             "{ZERO} of account old is the zero address: nobody can spend what is sent there, and it is credited all the same"
         );

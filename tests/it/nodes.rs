@@ -2,7 +2,7 @@
 //! stands still (R7), a rollup's depth (R8), ranges that fail in the middle (R12), empty answers (P1), nodes of another network
 //! or fork (P2).
 //!
-//! `faults.rs` throws every fault by dice; here each row is told step by step, with what must be seen on the way.
+//! `faults.rs` throws every fault by dice; here each row is reported step by step, with what must be seen on the way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -289,7 +289,7 @@ async fn r12_a_range_that_fails_anywhere_and_a_long_stop_leave_no_block_unread()
 #[tokio::test]
 async fn p1_logs_that_a_node_leaves_out_are_found_by_the_bloom() {
     let chain = chain(1);
-    let mut line = Line::of(&[&chain], ReadProof::Listed).await;
+    let mut line = Line::of(&[&chain], ReadProof::Candidate).await;
     line.servers[0].misbehave(Fault::EmptyLogs, When::Always);
     for nonce in 0..20 {
         chain.mine(if nonce % 2 == 0 { vec![pays(nonce / 2, nonce + 1)] } else { Vec::new() });

@@ -1,4 +1,4 @@
-//! `landfall rescan`: the record is compared with the chain, and what is missing is told, and mended when asked to.
+//! `landfall rescan`: the record is compared with the chain, and what is missing is reported, and mended when asked to.
 
 use landfall::deposit::DepositStatus::{Confirmed, Pending};
 use landfall::store::{Connection, Db, Engine as Connected};
@@ -67,7 +67,7 @@ async fn a_record_that_agrees_with_the_chain_differs_nowhere() {
 }
 
 #[tokio::test]
-async fn a_missing_deposit_is_told_and_mended() {
+async fn a_missing_deposit_is_reported_and_mended() {
     for engine in ENGINES {
         let world = settled(engine).await;
         let lost =
@@ -96,7 +96,7 @@ async fn a_missing_deposit_is_told_and_mended() {
 }
 
 #[tokio::test]
-async fn a_deposit_whose_leg_is_not_there_and_another_block_are_told_and_left_alone() {
+async fn a_deposit_whose_leg_is_not_there_and_another_block_are_reported_and_left_alone() {
     let world = settled(Engine::Sqlite).await;
     execute(world.db(), "UPDATE deposits SET leg_hash = amount WHERE amount_text = '3'").await;
     let differences = rescan(&world, false).await;
@@ -117,7 +117,7 @@ async fn a_deposit_whose_leg_is_not_there_and_another_block_are_told_and_left_al
 }
 
 #[tokio::test]
-async fn a_failed_deposit_in_a_final_block_is_told_and_revived() {
+async fn a_failed_deposit_in_a_final_block_is_reported_and_revived() {
     let world = settled(Engine::Sqlite).await;
     for text in [
         "UPDATE deposits SET status = 'FAILED', confirmed_us = NULL WHERE amount_text = '3'",
@@ -132,8 +132,8 @@ async fn a_failed_deposit_in_a_final_block_is_told_and_revived() {
 }
 
 #[tokio::test]
-async fn a_deposit_that_was_not_seen_in_the_final_block_that_pays_it_is_told_and_mended() {
-    for (engine, lane) in ENGINES.into_iter().flat_map(|engine| [(engine, Lane::Roots), (engine, Lane::Traces)]) {
+async fn a_deposit_that_was_not_seen_in_the_final_block_that_pays_it_is_reported_and_mended() {
+    for (engine, lane) in ENGINES.into_iter().flat_map(|engine| [(engine, Lane::Block), (engine, Lane::Traces)]) {
         let mut world = World::traced(engine, 1).await;
         world.chain.trace_twice(true);
         world.watch("alice", address(ALICE)).await;
@@ -142,7 +142,7 @@ async fn a_deposit_that_was_not_seen_in_the_final_block_that_pays_it_is_told_and
         world.chain.mine(vec![paid.clone()]);
         world.catch_up().await;
         assert_eq!(world.status_of(3).await, Pending, "{engine:?}, {lane:?}");
-        // Seen in a block that is gone; of the one that pays it now, the record does not tell.
+        // Seen in a block that is gone; of the one that pays it now, the record does not report.
         world.chain.fork_at(0);
         world.chain.mine_empty(1);
         world.chain.mine(vec![paid]);
@@ -192,8 +192,9 @@ async fn what_left_an_address_and_what_it_paid_are_compared_and_what_is_missing_
             while !rescan.is_done() {
                 rescan.step(world.now()).await.unwrap();
             }
-            let told = rescan.take_differences();
-            told.into_iter()
+            let reported = rescan.take_differences();
+            reported
+                .into_iter()
                 .map(|difference| match difference {
                     Difference::Unbooked { block, movement, of, .. } => (block.number, movement, of, true),
                     Difference::Unmoved { block, movement, of, .. } => (block.number, movement, of, false),
@@ -208,7 +209,7 @@ async fn what_left_an_address_and_what_it_paid_are_compared_and_what_is_missing_
         assert_eq!(rescan(false).await, lacking);
         assert_eq!(rescan(true).await, lacking);
         assert_eq!(rescan(false).await, []);
-        // What is on record and was never there is told, and stays.
+        // What is on record and was never there is reported, and stays.
         execute(
             world.db(),
             "UPDATE fees SET amount = (SELECT amount FROM debits WHERE block_number = 42) WHERE block_number = 42",
@@ -217,10 +218,10 @@ async fn what_left_an_address_and_what_it_paid_are_compared_and_what_is_missing_
         execute(world.db(), "UPDATE debits SET leg_hash = block_hash WHERE block_number = 41").await;
         let (alice, bob) = (address(ALICE), address(BOB));
         for repair in [true, false] {
-            let mut told = rescan(repair).await;
-            told.retain(|difference| *difference != (41, Movement::Debit, alice, true));
+            let mut reported = rescan(repair).await;
+            reported.retain(|difference| *difference != (41, Movement::Debit, alice, true));
             let unmoved = (41, Movement::Debit, alice, false);
-            assert_eq!(told, [unmoved, (42, Movement::Fee, bob, false), (42, Movement::Fee, bob, true)]);
+            assert_eq!(reported, [unmoved, (42, Movement::Fee, bob, false), (42, Movement::Fee, bob, true)]);
         }
         world.abandon();
     }

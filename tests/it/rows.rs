@@ -118,7 +118,7 @@ const BY_ROW: &[Entry] = &[
         "tests/it/histories.rs",
         &["random_histories_end_with_the_legs_of_the_final_chain_each_once", "random_histories_on_postgresql_too"],
     ),
-    ("R11", ANVIL, &["r11_what_only_replaced_blocks_hold_is_told_and_the_end_is_that_of_a_straight_scan"]),
+    ("R11", ANVIL, &["r11_what_only_replaced_blocks_hold_is_reported_and_the_end_is_that_of_a_straight_scan"]),
     ("R12", SIM, &["r12_an_error_in_the_middle_of_a_range_and_a_long_stop_leave_no_block_unread"]),
     ("R12", NODES, &["r12_a_range_that_fails_anywhere_and_a_long_stop_leave_no_block_unread"]),
     ("R12", ANVIL, &["r12_a_stop_of_many_blocks_leaves_none_unread"]),
@@ -259,7 +259,7 @@ const PROVED: &[Entry] = &[
             "blocks_by_their_logs_are_refused_or_candidates",
             "a_search_is_refused_or_passes_over_nothing_that_was_shown",
             "a_changed_trace_is_refused_or_exactly_its_endpoints_word",
-            "of_two_endpoints_no_lie_is_a_leg_while_one_tells_the_truth",
+            "of_two_endpoints_no_lie_is_a_leg_while_one_reports_the_truth",
             "a_false_proof_is_refused_or_the_truth",
             "a_spoilt_body_is_an_error_or_the_truth",
         ],
@@ -289,11 +289,11 @@ const TRAPS: &[Entry] = &[
         &["the_highest_head_counts_and_one_that_lags_takes_nothing_back"],
     ),
     ("a fork point with a hole", SIM, &["a_short_answer_in_the_search_for_the_fork_point_is_no_deeper_fork"]),
-    ("final by number and not by hash", WATCHING, &["a_final_block_that_is_not_ours_settles_nothing_and_is_told"]),
+    ("final by number and not by hash", WATCHING, &["a_final_block_that_is_not_ours_settles_nothing_and_is_reported"]),
     (
         "`finalized` goes back or vanishes",
         "chains/rpc/src/pool/agree.rs",
-        &["what_was_told_is_never_taken_back_or_lowered"],
+        &["what_was_reported_is_never_taken_back_or_lowered"],
     ),
     ("no `finalized` tag at all", READS, &["a_node_without_a_final_block_has_none_and_any_other_refusal_is_an_error"]),
     ("logs that were removed", LOGS, &["removed_logs_are_no_logs"]),
@@ -373,9 +373,9 @@ const TRAPS: &[Entry] = &[
     (
         "a search that says nothing of what it does not look at",
         "tests/it/traced_past.rs",
-        &["blocks_whose_own_logs_tell_every_movement_are_not_traced"],
+        &["blocks_whose_own_logs_report_every_movement_are_not_traced"],
     ),
-    ("gaps found afterwards", "tests/it/rescan.rs", &["a_missing_deposit_is_told_and_mended"]),
+    ("gaps found afterwards", "tests/it/rescan.rs", &["a_missing_deposit_is_reported_and_mended"]),
     ("the cost of many addresses", LOGS, &["a_live_block_by_its_logs_costs_two_requests_the_tip_included"]),
     (
         "delivery: the event in one system and its queue in another",
@@ -440,7 +440,7 @@ const TRAPS: &[Entry] = &[
     (
         "delivery: held back, and nobody is told",
         FAILING,
-        &["whoever_asks_how_things_are_is_told_of_webhooks_that_hold_events_back"],
+        &["whoever_asks_how_things_are_is_reported_of_webhooks_that_hold_events_back"],
     ),
     (
         "delivery: a shared secret in clear, and no time in what is signed",
@@ -500,7 +500,7 @@ const TRAPS: &[Entry] = &[
         "nodes that freeze or are restored, and look followed",
         FINALITY,
         &[
-            "a_newest_block_that_stays_the_same_is_an_alarm_also_over_a_restart_and_no_balance_is_told_by_it",
+            "a_newest_block_that_stays_the_same_is_an_alarm_also_over_a_restart_and_no_balance_is_reported_by_it",
             "a_source_that_was_set_back_below_what_is_final_here_is_a_failure_that_may_pass",
         ],
     ),
@@ -512,7 +512,7 @@ const TRAPS: &[Entry] = &[
     (
         "an operator's command that makes a second store",
         "tests/it/cli.rs",
-        &["the_store_is_beside_the_configuration_and_one_that_is_new_is_told"],
+        &["the_store_is_beside_the_configuration_and_one_that_is_new_is_reported"],
     ),
     (
         "delivery: by a proxy of the environment",
@@ -541,11 +541,11 @@ const TRAPS: &[Entry] = &[
         "a change that is told of twice, or whose event is lost with a crash",
         IDENTITY_EVENTS,
         &[
-            "each_change_is_told_once_with_the_fields_of_the_interface",
+            "each_change_is_reported_once_with_the_fields_of_the_interface",
             "a_change_and_its_event_are_there_both_or_neither",
-            "a_crash_at_any_await_of_a_change_leaves_it_told_or_undone",
+            "a_crash_at_any_await_of_a_change_leaves_it_reported_or_undone",
             "events_of_an_identity_arrive_signed_in_their_order_and_no_muted_status_keeps_them",
-            "who_opens_an_account_meanwhile_is_told_of_or_waits_for_the_change",
+            "who_opens_an_account_meanwhile_is_reported_of_or_waits_for_the_change",
         ],
     ),
     (

@@ -111,7 +111,7 @@ async fn until(stream: &mut TcpStream, wanted: &str) {
 }
 
 #[tokio::test]
-async fn a_request_is_answered_and_tells_who_asked() {
+async fn a_request_is_answered_and_reports_who_asked() {
     let server = Server::start(8, 2 * PATIENCE).await;
     let mut client = server.connect().await;
     for _ in 0..2 {

@@ -275,7 +275,7 @@ fn a_token_is_for_one_request_of_one_key_at_one_host() {
 }
 
 #[test]
-fn a_nonce_has_16_to_128_visible_characters_and_is_told_apart_by_key() {
+fn a_nonce_has_16_to_128_visible_characters_and_is_reported_apart_by_key() {
     let signer = Signer::of(Algorithm::EdDsa);
     for nonce in [
         "",

@@ -5,7 +5,7 @@
 //! - `hidden`: what one endpoint keeps from us, and when it is found
 //! - `live`: five blocks a second of mainnet's size
 //! - `mistakes`: the rows P3, P5 and P6 of our catalogue, and what other programs get wrong
-//! - `one_word`: what one endpoint tells alone, and what is left of it once two tell the same block
+//! - `one_word`: what one endpoint reports alone, and what is left of it once two report the same block
 //! - `soak`: many slots with everything that goes wrong, at once
 //! - `stream`: a subscription to slots that is cut
 //!

@@ -30,7 +30,7 @@ async fn watcher(node: &Node, store: &TestStore) -> Watcher<SolanaSource> {
 }
 
 async fn watcher_from(start: u64, node: &Node, store: &TestStore) -> Watcher<SolanaSource> {
-    watcher_of(start, ReadProof::Listed, &[node], store).await
+    watcher_of(start, ReadProof::Candidate, &[node], store).await
 }
 
 async fn watcher_of(start: u64, proof: ReadProof, nodes: &[&Node], store: &TestStore) -> Watcher<SolanaSource> {
@@ -113,7 +113,7 @@ async fn sol_whose_slot_is_rolled_back_and_lands_in_another_is_credited_once() {
     assert_eq!(confirmed.created_at, first.created_at);
 }
 
-/// The other fork is final up to the very slot that was newest, so that only hashes tell the two apart.
+/// The other fork is final up to the very slot that was newest, so that only hashes report the two apart.
 #[tokio::test]
 async fn what_is_final_in_the_slots_of_pending_blocks_takes_their_place_before_anything_is_confirmed() {
     for engine in ENGINES {
@@ -305,7 +305,7 @@ async fn what_pays_us_is_read_again_with_all_the_proof_that_can_be_had_and_nothi
         let (node, other) = (Node::start(&ledger).await, Node::start(&ledger).await);
         let nodes = if others == 0 { vec![&node] } else { vec![&node, &other] };
         let store = TestStore::fresh(Engine::Sqlite).await;
-        let mut watcher = watcher_of(11, ReadProof::Listed, &nodes, &store).await;
+        let mut watcher = watcher_of(11, ReadProof::Candidate, &nodes, &store).await;
         let ticked = tick(&mut watcher).await;
         assert_eq!((ticked.connected, ticked.pending), (3, 1), "{others} others");
         let calls = |slot| node.calls("getBlock", Some(slot)) + other.calls("getBlock", Some(slot));

@@ -69,15 +69,15 @@ async fn open(line: &Line) -> Vec<Incident> {
     incidents::open(&mut line.store.db.read().await.unwrap()).await.unwrap()
 }
 
-/// Symbol, program, decimals, extensions, and whether the last look told something.
+/// Symbol, program, decimals, extensions, and whether the last look reported something.
 type Shown<'r> = (&'r str, Option<&'r str>, Option<u8>, Vec<String>, bool);
 
-fn told(rows: &[AssetRow]) -> Vec<Shown<'_>> {
+fn reported(rows: &[AssetRow]) -> Vec<Shown<'_>> {
     let all = rows.iter().map(|row| {
-        let told = row.told.as_ref();
-        let terms = told.and_then(|told| told.terms.as_ref());
+        let reported = row.reported.as_ref();
+        let terms = reported.and_then(|reported| reported.terms.as_ref());
         let extensions = terms.map_or_else(Vec::new, |terms| terms.extensions.clone());
-        let program = told.and_then(|told| told.program.as_deref());
+        let program = reported.and_then(|reported| reported.program.as_deref());
         (row.symbol.as_str(), program, terms.map(|terms| terms.decimals), extensions, row.reason.is_empty())
     });
     all.collect()
@@ -88,8 +88,8 @@ async fn each_listed_mint_is_looked_at_once_after_a_start_and_then_daily_one_a_t
     for engine in ENGINES {
         let mut line = line(engine, Cluster::of(10..=15)).await;
         let node = &line.nodes[0];
-        node.tell_account(&asset(Mint::Usdc).to_string(), mint(SPL_TOKEN, 6, &[]));
-        node.tell_account(&other().to_string(), mint(TOKEN_2022, 6, &pausable()));
+        node.report_account(&asset(Mint::Usdc).to_string(), mint(SPL_TOKEN, 6, &[]));
+        node.report_account(&other().to_string(), mint(TOKEN_2022, 6, &pausable()));
         line.finalize(14);
         line.catch_up().await;
         let mut watch = watch(&line);
@@ -102,7 +102,7 @@ async fn each_listed_mint_is_looked_at_once_after_a_start_and_then_daily_one_a_t
         let paused = vec!["pausable".to_owned()];
         let expected =
             [("OTHER", Some("token_2022"), Some(6), paused, true), ("USDC", Some("spl_token"), Some(6), vec![], true)];
-        assert_eq!(told(&all), expected);
+        assert_eq!(reported(&all), expected);
         assert_eq!(open(&line).await, []);
         assert_eq!(watch.tick(line.now.plus(DAY)).await.unwrap(), Some(asset(Mint::Usdc)));
         assert_eq!(line.nodes[0].calls("getAccountInfo", None), 3);
@@ -118,28 +118,28 @@ async fn each_listed_mint_is_looked_at_once_after_a_start_and_then_daily_one_a_t
 async fn a_look_that_fails_says_nothing_of_the_mint_and_is_tried_again() {
     let mut line = line(Engine::Sqlite, Cluster::of(10..=15)).await;
     line.catch_up().await;
-    line.nodes[0].tell_account(&other().to_string(), mint(TOKEN_2022, 6, &pausable()));
+    line.nodes[0].report_account(&other().to_string(), mint(TOKEN_2022, 6, &pausable()));
     let mut watch = watch(&line);
     // The account is not there: maybe the node has lost it.
     assert_eq!(watch.tick(line.now).await.unwrap(), Some(asset(Mint::Usdc)));
     assert_eq!(watch.tick(line.now).await.unwrap(), Some(other()));
     let all = rows(&line).await;
-    assert_eq!(told(&all)[1], ("USDC", None, None, vec![], false));
+    assert_eq!(reported(&all)[1], ("USDC", None, None, vec![], false));
     assert!(all[1].reason.contains("shows no account"), "{}", all[1].reason);
     assert_eq!(open(&line).await, []);
 
-    line.nodes[0].tell_account(&asset(Mint::Usdc).to_string(), mint(SPL_TOKEN, 6, &[]));
+    line.nodes[0].report_account(&asset(Mint::Usdc).to_string(), mint(SPL_TOKEN, 6, &[]));
     assert_eq!(watch.tick(line.now.plus(14 * SECOND)).await.unwrap(), None);
     let later = line.now.plus(15 * SECOND);
     assert_eq!(watch.tick(later).await.unwrap(), Some(asset(Mint::Usdc)));
-    assert_eq!(told(&rows(&line).await)[1], ("USDC", Some("spl_token"), Some(6), vec![], true));
+    assert_eq!(reported(&rows(&line).await)[1], ("USDC", Some("spl_token"), Some(6), vec![], true));
 
     // What is known stays when the node refuses.
     line.nodes[0].misbehave(Fault::Refuse(Refusal::MethodNotFound), When::Always);
     let tomorrow = line.now.plus(DAY);
     assert_eq!(watch.tick(tomorrow).await.unwrap(), Some(other()));
     let all = rows(&line).await;
-    assert_eq!(told(&all)[0], ("OTHER", Some("token_2022"), Some(6), vec!["pausable".to_owned()], false));
+    assert_eq!(reported(&all)[0], ("OTHER", Some("token_2022"), Some(6), vec!["pausable".to_owned()], false));
     assert_eq!(open(&line).await, [], "that a node refuses is nobody's mistake in the configuration");
 }
 
@@ -149,13 +149,13 @@ async fn a_mint_with_other_decimals_or_under_another_program_is_an_incident_that
         let mut line = line(engine, Cluster::of(10..=15)).await;
         line.catch_up().await;
         let usdc = asset(Mint::Usdc).to_string();
-        line.nodes[0].tell_account(&usdc, mint(TOKEN_2022, 6, &[]));
-        line.nodes[0].tell_account(&other().to_string(), mint(SPL_TOKEN, 9, &[]));
+        line.nodes[0].report_account(&usdc, mint(TOKEN_2022, 6, &[]));
+        line.nodes[0].report_account(&other().to_string(), mint(SPL_TOKEN, 9, &[]));
         let mut watch = watch(&line);
         watch.tick(line.now).await.unwrap();
         watch.tick(line.now).await.unwrap();
         let [incident] = &open(&line).await[..] else { panic!("one incident: {:?}", open(&line).await) };
-        assert_eq!((incident.kind, incident.chain), (IncidentKind::AssetDiffers, CHAIN));
+        assert_eq!((incident.kind, incident.chain), (IncidentKind::AssetMismatch, CHAIN));
         let expected = format!(
             "SOLANA_MAINNET says otherwise of listed assets than the configuration does: OTHER ({}): it has 9 decimals, and \
              is listed with 6 and USDC ({usdc}): it is kept by token_2022, and listed under spl_token; until that is corrected",
@@ -166,7 +166,7 @@ async fn a_mint_with_other_decimals_or_under_another_program_is_an_incident_that
 
         // A program that keeps no tokens at all.
         line.nodes[0]
-            .tell_account(&usdc, json!({ "data": ["", "base64"], "lamports": 1, "owner": SYSTEM, "space": 0 }));
+            .report_account(&usdc, json!({ "data": ["", "base64"], "lamports": 1, "owner": SYSTEM, "space": 0 }));
         watch.tick(line.now.plus(DAY)).await.unwrap();
         let [incident] = &open(&line).await[..] else { panic!("the same one") };
         let keeps_none = format!("it is kept by {SYSTEM}, which keeps no tokens, and listed under spl_token");
@@ -192,7 +192,7 @@ async fn a_mint_that_is_said_to_have_other_decimals_keeps_its_deposits_pending()
         let mut line = line(engine, blocks).await;
         line.finalize(12);
         line.catch_up().await;
-        line.nodes[0].tell_account(&asset(Mint::Usdc).to_string(), mint(SPL_TOKEN, 9, &[]));
+        line.nodes[0].report_account(&asset(Mint::Usdc).to_string(), mint(SPL_TOKEN, 9, &[]));
         watch(&line).tick(line.now).await.unwrap();
         assert_eq!(open(&line).await.len(), 1);
         line.finalize(15);
@@ -202,7 +202,7 @@ async fn a_mint_that_is_said_to_have_other_decimals_keeps_its_deposits_pending()
             (line.deposit().await.recipient, line.deposit().await.status),
             (owner(0x21), DepositStatus::Pending)
         );
-        line.nodes[0].tell_account(&asset(Mint::Usdc).to_string(), mint(SPL_TOKEN, 6, &[]));
+        line.nodes[0].report_account(&asset(Mint::Usdc).to_string(), mint(SPL_TOKEN, 6, &[]));
         watch(&line).tick(line.now).await.unwrap();
         line.catch_up().await;
         assert_eq!(line.deposit().await.status, DepositStatus::Confirmed);

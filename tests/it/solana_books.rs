@@ -161,7 +161,7 @@ async fn random_books(engine: Engine, seed: u64) -> BTreeSet<String> {
         };
         other.amend(slot, |block| block.txs = txs);
     }
-    line.restate(&other);
+    line.replace_record(&other);
     line.catch_up().await;
     assert_books(&line, &before, &ledger).await;
     line.finalize(159);
@@ -218,7 +218,7 @@ async fn what_cannot_be_credited_is_in_the_inbox_once_with_its_reason_and_goes_w
 
         // The same transaction in another block, after a rollback: still once.
         let blocks = with(Cluster::of(10..=17).forked_at(12), 14, [tx]);
-        line.restate(&blocks);
+        line.replace_record(&blocks);
         line.catch_up().await;
         assert_eq!(inbox(&line).await, expected);
         assert_eq!(line.inbox(false).await[0].block.number, 14);
@@ -422,14 +422,14 @@ async fn while_finality_stalls_deposits_wait_with_an_alarm_and_what_catches_up_i
         assert_eq!(line.watcher.alarms(line.now), Vec::<String>::new(), "it goes by itself");
         assert_eq!(line.amounts().await, [(1, Confirmed), (2, Pending)], "what is in no block waits for its grace");
         assert_eq!(ids(line.deposits().await).collect::<Vec<_>>(), before);
-        let told = events(&line.store.db).await;
-        let of = |status: &str| told.iter().filter(|event| event.status == status).count();
+        let reported = events(&line.store.db).await;
+        let of = |status: &str| reported.iter().filter(|event| event.status == status).count();
         assert_eq!((of("PENDING"), of("CONFIRMED"), of("FAILED")), (2, 1, 0));
     }
 }
 
 #[tokio::test]
-async fn s14_lamports_that_came_by_no_transaction_are_told_once_and_are_no_deposit() {
+async fn s14_lamports_that_came_by_no_transaction_are_reported_once_and_are_no_deposit() {
     const DAY: Duration = Duration::from_secs(25 * 60 * 60);
     for engine in ENGINES {
         let blocks = Cluster::of(10..=14);
@@ -443,7 +443,7 @@ async fn s14_lamports_that_came_by_no_transaction_are_told_once_and_are_no_depos
                 "data": ["", "base64"], "executable": false, "lamports": lamports, "owner": "11111111111111111111111111111111",
                 "rentEpoch": 0, "space": 0,
             });
-            line.nodes.iter().for_each(|node| node.tell_account(&owner(0x21).to_string(), account.clone()));
+            line.nodes.iter().for_each(|node| node.report_account(&owner(0x21).to_string(), account.clone()));
             blocks.finalize(blocks.grow(Vec::new()).number);
             line.catch_up().await;
             for _ in 0..3 {
@@ -489,12 +489,13 @@ async fn an_endpoint_that_refuses_for_good_is_an_alarm_of_the_chain_until_it_ser
         }
         pay(7);
         line.catch_up().await;
-        let (told, begin) = (
+        let (reported, begin) = (
             line.watcher.alarms(line.now),
             format!("since {since}, endpoint {} refuses getBlock with transactions: ", line.nodes[1].id()),
         );
-        let is_told = |advice: &str| matches!(&told[..], [one] if one.starts_with(&begin) && one.ends_with(advice));
-        assert!(advice.map_or(told.is_empty(), is_told), "{refusal:?}: {told:?}");
+        let is_reported =
+            |advice: &str| matches!(&reported[..], [one] if one.starts_with(&begin) && one.ends_with(advice));
+        assert!(advice.map_or(reported.is_empty(), is_reported), "{refusal:?}: {reported:?}");
         line.nodes[1].behave();
         pay(8);
         line.catch_up().await;
@@ -504,7 +505,7 @@ async fn an_endpoint_that_refuses_for_good_is_an_alarm_of_the_chain_until_it_ser
 
 #[tokio::test]
 async fn s15_slots_of_200_ms_and_of_400_ms_give_the_same_deposits() {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for slot_ms in [400, 200] {
         let mut ledger = Ledger::new();
         // The same 40 seconds; payments at the same moments, and empty blocks between.
@@ -529,7 +530,7 @@ async fn s15_slots_of_200_ms_and_of_400_ms_give_the_same_deposits() {
         }
         let deposits: Vec<_> = line.deposits().await.into_iter().map(|(deposit, _)| deposit).collect();
         assert_eq!(deposits.len(), 4);
-        told.push((seen, deposits));
+        reported.push((seen, deposits));
     }
-    assert_eq!(told[0], told[1]);
+    assert_eq!(reported[0], reported[1]);
 }

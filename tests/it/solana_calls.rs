@@ -1,6 +1,6 @@
 //! What following Solana costs in calls, balances and all: at most one `getBlock` of an endpoint for each block, also where it pays
 //! us, and 1.5 light calls a second, for one owner as for ten thousand. Where two endpoints must agree the second one
-//! tells the blocks that pay us, too (twice those that were picked before it had them), and one in 32 of the others, though it is some slots behind; and each slot wakes us up there. A
+//! reports the blocks that pay us, too (twice those that were picked before it had them), and one in 32 of the others, though it is some slots behind; and each slot wakes us up there. A
 //! header is a light call, whatever its method is called.
 
 use std::collections::BTreeMap;
@@ -80,11 +80,11 @@ async fn at_most_one_get_block_a_block_and_one_and_a_half_light_calls_a_second_w
     }
     for two in [&of_two, &many_of_two] {
         // In the end both are there, and either may lead.
-        let told: u64 = two.iter().map(|node| node.blocks).sum();
-        // One that is compared because it was picked, and pays us, is told by the second endpoint when it is recorded and once more before
+        let reported: u64 = two.iter().map(|node| node.blocks).sum();
+        // One that is compared because it was picked, and pays us, is reported by the second endpoint when it is recorded and once more before
         // it counts as final; once in all where it was there in time.
         let most = blocks + hits + sampled;
-        let is_once = (most - sampled_hits..=most).contains(&told) && two.iter().all(|node| node.blocks <= blocks);
+        let is_once = (most - sampled_hits..=most).contains(&reported) && two.iter().all(|node| node.blocks <= blocks);
         assert!(is_once, "the second endpoint tells what pays us and {sampled} others, once: {two:?}");
     }
 }
@@ -169,7 +169,7 @@ fn follow(nodes: &[Node], store: &TestStore, running: &mut JoinSet<()>) -> Cance
     // It compares one block in 32, as `landfall run` does under a key of its own.
     let source = SolanaSource::at(&facts, urls, &Options { poll, ..Options::default() }).unwrap();
     let source = Arc::new(source.with_patience(PATIENCE));
-    let (start, proof) = (Start::Number(11), ReadProof::Listed);
+    let (start, proof) = (Start::Number(11), ReadProof::Candidate);
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let assets: Vec<AssetId> = facts.assets.iter().map(|asset| asset.id).collect();
     let most = u32::try_from(source.owners_of_a_call(&assets)).unwrap();

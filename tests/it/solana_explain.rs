@@ -13,7 +13,7 @@ use crate::solana_line::{Line, with};
 const SLOT: u64 = 12;
 
 /// Recipient, amount and verdict of a leg.
-type Told = (u8, u64, Verdict);
+type Judged = (u8, u64, Verdict);
 
 fn id(tx: &Value) -> TxId {
     TxId::parse(landfall_chain::Family::Solana, tx["transaction"]["signatures"][0].as_str().unwrap()).unwrap()
@@ -24,11 +24,11 @@ async fn ask(line: &Line, tx: &Value) -> Option<Explanation> {
 }
 
 /// What is told of each leg, in order.
-fn verdicts(told: &Explanation) -> Vec<Told> {
+fn verdicts(reported: &Explanation) -> Vec<Judged> {
     let leg = |leg: &landfall::watcher::explain::ExplainedLeg| {
         (leg.transfer.recipient.as_bytes()[0], leg.transfer.amount.to::<u64>(), leg.verdict)
     };
-    let mut legs: Vec<_> = told.legs.iter().map(leg).collect();
+    let mut legs: Vec<_> = reported.legs.iter().map(leg).collect();
     legs.sort_unstable();
     legs
 }
@@ -46,19 +46,19 @@ async fn a_transaction_that_one_does_not_know_is_not_unknown_while_another_canno
     assert_eq!(ask(&line, &tx).await, None);
     cannot_be_asked(&line);
     let error = explain(&line.source, &line.store.db, &line.network, id(&tx)).await.unwrap_err();
-    assert!(matches!(error, ExplainError::Unheard { .. }), "{error}");
+    assert!(matches!(error, ExplainError::Unanswered { .. }), "{error}");
 
     // What is on record is told from there.
     line.nodes[1].behave();
-    line.restate(&blocks);
+    line.replace_record(&blocks);
     line.catch_up().await;
-    line.restate(&Cluster::of(10..=15));
+    line.replace_record(&Cluster::of(10..=15));
     cannot_be_asked(&line);
     assert_eq!(verdicts(&ask(&line, &tx).await.unwrap()), [(0x21, 5, Verdict::Unproved)]);
 }
 
 /// What happens, and what is said of it while it is PENDING.
-fn cases(ledger: &mut Ledger) -> Vec<(&'static str, Value, Vec<Told>)> {
+fn cases(ledger: &mut Ledger) -> Vec<(&'static str, Value, Vec<Judged>)> {
     let usdc = |who: u8| (who, Mint::Usdc, Place::Associated);
     let (stray, wrapped) = ((0x21, Mint::Usdc, Place::Stray), (0x21, Mint::Wrapped, Place::Associated));
     let spam = (0x21, Mint::Spam, Place::Associated);
@@ -119,7 +119,7 @@ fn nothing(ledger: &mut Ledger) -> Value {
 }
 
 #[tokio::test]
-async fn every_verdict_of_solana_is_told_of_scripted_blocks() {
+async fn every_verdict_of_solana_is_reported_of_scripted_blocks() {
     let mut ledger = Ledger::new();
     let mut cases = cases(&mut ledger);
     let zero = nothing(&mut ledger);
@@ -129,15 +129,18 @@ async fn every_verdict_of_solana_is_told_of_scripted_blocks() {
     line.catch_up().await;
     line.watch("later", owner(0x24)).await;
     for (what, tx, expected) in &cases {
-        let told = ask(&line, tx).await.unwrap();
-        assert_eq!(verdicts(&told), *expected, "{what}");
-        assert_eq!((told.is_final, told.block.unwrap().number, &told.traces), (false, SLOT, &TraceReading::NotTraced));
+        let reported = ask(&line, tx).await.unwrap();
+        assert_eq!(verdicts(&reported), *expected, "{what}");
+        assert_eq!(
+            (reported.is_final, reported.block.unwrap().number, &reported.traces),
+            (false, SLOT, &TraceReading::NotTraced)
+        );
     }
     line.finalize(15);
     line.catch_up().await;
-    let told = ask(&line, &cases[0].1).await.unwrap();
-    assert_eq!((verdicts(&told), told.is_final), (vec![(0x21, 5, Verdict::Credited)], true));
-    assert_eq!(told.legs[0].deposit.as_ref().unwrap().account_id, "account 33");
+    let reported = ask(&line, &cases[0].1).await.unwrap();
+    assert_eq!((verdicts(&reported), reported.is_final), (vec![(0x21, 5, Verdict::Credited)], true));
+    assert_eq!(reported.legs[0].deposit.as_ref().unwrap().account_id, "account 33");
     // What nobody has heard of.
     assert_eq!(ask(&line, &ledger.failed(0x23)).await, None);
 }
@@ -147,7 +150,7 @@ async fn who_is_watched_on_another_network_and_what_its_block_shows_no_more_have
     let mut ledger = Ledger::new();
     let mut another = ledger.clone();
     let paid = ledger.tx(0x23, |it| it.send(0x23, 0x21, 5));
-    // The same transaction, as whoever left its payment to us out would tell it.
+    // The same transaction, as whoever left its payment to us out would report it.
     let left_out = another.tx(0x23, |it| it.send(0x23, 0x24, 5));
     assert_eq!(id(&paid), id(&left_out));
     let elsewhere = ledger.tx(0x23, |it| it.send(0x23, 0x24, 8));
@@ -166,8 +169,8 @@ async fn who_is_watched_on_another_network_and_what_its_block_shows_no_more_have
 
 /// What is said of the only leg to `who`: asset, verdict and words.
 async fn of(source: &SolanaSource, line: &Line, tx: &Value, who: u8) -> (AssetId, Verdict, String) {
-    let told = explain(source, &line.store.db, &line.network, id(tx)).await.unwrap().unwrap();
-    let legs: Vec<_> = told.legs.into_iter().filter(|leg| leg.transfer.recipient == owner(who)).collect();
+    let reported = explain(source, &line.store.db, &line.network, id(tx)).await.unwrap().unwrap();
+    let legs: Vec<_> = reported.legs.into_iter().filter(|leg| leg.transfer.recipient == owner(who)).collect();
     let [leg] = legs.as_slice() else { panic!("one leg to {who:#x}: {legs:?}") };
     (leg.transfer.asset, leg.verdict, leg.why.clone())
 }
@@ -219,7 +222,7 @@ async fn tokens_that_are_not_listed_are_fake_and_wrapped_sol_among_them_unless_i
 }
 
 #[test]
-fn who_asks_about_wrapped_sol_is_told_how_it_is_credited() {
+fn who_asks_about_wrapped_sol_is_reported_how_it_is_credited() {
     let chain = Chain::SolanaMainnet;
     let note =
         "wrapped SOL: list its mint in chains.SOLANA_MAINNET.assets, or set chains.SOLANA_MAINNET.wrapped = \"native\"";

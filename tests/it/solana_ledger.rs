@@ -1,7 +1,7 @@
 //! A made-up ledger of Solana: owners, their token accounts, and transactions that move between them. It knows at every
 //! moment what each owner has, so that books can be held against it.
 //!
-//! A transaction is what its work changed, told as a node tells it in mode `accounts`. Nothing of the product computes here.
+//! A transaction is what its work changed, reported as a node reports it in mode `accounts`. Nothing of the product computes here.
 //!
 //! `landfall_cluster::Tx` makes a transaction of payments and lets every account hold the same before each, so that a node's
 //! tests need no history: books cannot be held against that. Here balances live on, accounts are opened, wrapped into and
@@ -175,16 +175,16 @@ impl Ledger {
     pub(crate) fn tx(&mut self, payer: u8, work: impl FnOnce(&mut Ledger)) -> Value {
         let before = self.clone();
         work(self);
-        self.told(&before, payer, &Value::Null)
+        self.reported(&before, payer, &Value::Null)
     }
 
     /// A transaction that fails: it costs its fee.
     pub(crate) fn failed(&mut self, payer: u8) -> Value {
         let before = self.clone();
-        self.told(&before, payer, &json!({ "InstructionError": [0, { "Custom": 1 }] }))
+        self.reported(&before, payer, &json!({ "InstructionError": [0, { "Custom": 1 }] }))
     }
 
-    fn told(&mut self, before: &Ledger, payer: u8, error: &Value) -> Value {
+    fn reported(&mut self, before: &Ledger, payer: u8, error: &Value) -> Value {
         *self.owners.get_mut(&payer).unwrap() -= FEE;
         self.txs += 1;
         let mut signature = [0x51; 64];

@@ -40,7 +40,7 @@ pub(crate) fn source(nodes: &[&Node]) -> SolanaSource {
 
 /// Of a watcher that is taken up behind the block in slot `first`.
 fn settings(first: u64) -> Settings {
-    let (start, proof, poll) = (Start::Number(first + 1), ReadProof::Listed, Duration::from_millis(10));
+    let (start, proof, poll) = (Start::Number(first + 1), ReadProof::Candidate, Duration::from_millis(10));
     Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None }
 }
 
@@ -103,7 +103,7 @@ impl Line {
     }
 
     /// Every node has other blocks now.
-    pub(crate) fn restate(&self, blocks: &Ledger) {
+    pub(crate) fn replace_record(&self, blocks: &Ledger) {
         for node in &self.nodes {
             node.show(blocks);
             node.call_final(None);

@@ -67,7 +67,7 @@ fn watcher_of(
 ) -> Watcher<std::sync::Arc<SolanaSource>> {
     let settings = Settings {
         start: Start::Number(start),
-        proof: ReadProof::Listed,
+        proof: ReadProof::Candidate,
         poll: Duration::from_millis(10),
         failed_grace: FAILED_GRACE,
         finality_stall: None,
@@ -97,11 +97,11 @@ pub(crate) async fn store(engine: Engine) -> TestStore {
 
 /// All that ever named the address.
 fn by_address() -> Job {
-    Job { from: 0, to: None, proof: ReadProof::Listed, scope: Scope::Addresses([OURS].into()), dry_run: false }
+    Job { from: 0, to: None, proof: ReadProof::Candidate, scope: Scope::Addresses([OURS].into()), dry_run: false }
 }
 
 pub(crate) fn by_slots(from: u64, to: u64) -> Job {
-    Job { from, to: Some(to), proof: ReadProof::Listed, scope: Scope::All, dry_run: false }
+    Job { from, to: Some(to), proof: ReadProof::Candidate, scope: Scope::All, dry_run: false }
 }
 
 /// The whole job; a step that fails for now is tried again.
@@ -218,7 +218,7 @@ async fn p4_a_short_page_is_no_end() {
 }
 
 #[tokio::test]
-async fn what_one_of_two_nodes_leaves_out_is_found_by_the_other_and_the_level_says_whether_both_told_all() {
+async fn what_one_of_two_nodes_leaves_out_is_found_by_the_other_and_the_level_says_whether_both_reported_all() {
     let ledger = burst();
     let all: Vec<u64> = (20..=119).chain([150]).chain(160..=259).collect();
     for (ends_after, proof) in
@@ -239,7 +239,7 @@ async fn what_one_of_two_nodes_leaves_out_is_found_by_the_other_and_the_level_sa
 }
 
 #[tokio::test]
-async fn a_third_node_bears_out_what_two_tell_apart_and_other_slots_are_left_out() {
+async fn a_third_node_bears_out_what_two_report_apart_and_other_slots_are_left_out() {
     let ledger = burst();
     let (first, second, third) = (Node::start(&ledger).await, Node::start(&ledger).await, Node::start(&ledger).await);
     first.set_lists(Lists { ends_after: Some(3), ..Lists::default() });
@@ -710,7 +710,7 @@ async fn twice_changes_nothing_and_a_stop_in_the_middle_neither() {
 }
 
 #[tokio::test]
-async fn what_one_endpoint_told_before_a_stop_is_its_word_behind_it_too() {
+async fn what_one_endpoint_reported_before_a_stop_is_its_word_behind_it_too() {
     let ledger = burst();
     let (store, nodes) = (store(Engine::Sqlite).await, [Node::start(&ledger).await, Node::start(&ledger).await]);
     let mut stopped = Backfill::begin(watcher(&[&nodes[0]], &store, 11), by_address()).await.unwrap();
@@ -787,7 +787,7 @@ async fn slots_are_scanned_whatever_is_skipped_at_their_ends_or_lost_at_one_endp
         node.lose([46, 50]);
         other.lose([23, 50]);
         let store = store(engine).await;
-        // Both ends are skipped, and so is all of one range. What concerns us is read again, and two tell it.
+        // Both ends are skipped, and so is all of one range. What concerns us is read again, and two report it.
         for (from, to, found) in [(40, 42, 0), (20, 42, 2), (41, 49, 2)] {
             let job = by_slots(from, to);
             let dry = Job { dry_run: true, ..job.clone() };
@@ -861,22 +861,25 @@ async fn the_real_command_reads_an_address_to_its_begin_and_slots_by_their_range
     let ours = OURS.to_string();
     let by_address = ["backfill", "--chain", "SOLANA_MAINNET", "--address", ours.as_str()];
     let json = |text: &str| -> Value { serde_json::from_str(text.lines().last().unwrap()).unwrap() };
-    let (code, told, said) = run(&[by_address.as_slice(), &["--dry-run", "--json"]].concat()).await;
-    assert_eq!((code, json(&told)["found"].as_u64()), (Some(0), Some(3)), "{told}{said}");
-    let (code, told, said) = run(&by_address).await;
-    assert_eq!(code, Some(0), "{told}{said}");
+    let (code, reported, said) = run(&[by_address.as_slice(), &["--dry-run", "--json"]].concat()).await;
+    assert_eq!((code, json(&reported)["found"].as_u64()), (Some(0), Some(3)), "{reported}{said}");
+    let (code, reported, said) = run(&by_address).await;
+    assert_eq!(code, Some(0), "{reported}{said}");
     assert_eq!(
-        told,
+        reported,
         "SOLANA_MAINNET: 3 deposits recorded, 3 confirmed; the next slot is 51\n\
          some of it is the word of one endpoint alone (one_endpoint)\n"
     );
     assert!(said.contains("was never followed: only with start = 51 will `landfall run` leave out no slot"), "{said}");
     let by_slots = ["--chain", "SOLANA_MAINNET", "--from", "15", "--to", "40", "--json"];
     for verb in ["backfill", "rescan"] {
-        let (code, told, said) = run(&[&[verb], by_slots.as_slice()].concat()).await;
-        let told = json(&told);
-        assert_eq!(code, Some(0), "{told}{said}");
-        assert_eq!((&told["found"], &told["next"], &told["proof"]), (&json!(0), &json!(41), &json!("one_endpoint")));
+        let (code, reported, said) = run(&[&[verb], by_slots.as_slice()].concat()).await;
+        let reported = json(&reported);
+        assert_eq!(code, Some(0), "{reported}{said}");
+        assert_eq!(
+            (&reported["found"], &reported["next"], &reported["proof"]),
+            (&json!(0), &json!(41), &json!("one_endpoint"))
+        );
     }
 }
 
@@ -928,18 +931,18 @@ async fn the_real_command_waits_behind_account_add_until_nothing_lies_between_an
     let id = i32::try_from(stopped.id().unwrap()).unwrap();
     assert!(std::process::Command::new("kill").args(["-INT", &id.to_string()]).status().unwrap().success());
     let output = stopped.wait_with_output().await.unwrap();
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("1 deposits recorded") && told.contains("the next slot is 51"), "{told}");
-    assert!(told.contains("stopped before the end; the same command goes on from there"), "{told}");
+    let reported = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{reported}");
+    assert!(reported.contains("1 deposits recorded") && reported.contains("the next slot is 51"), "{reported}");
+    assert!(reported.contains("stopped before the end; the same command goes on from there"), "{reported}");
     let mut waits = start();
     let (_, mut rest) = waiting(&mut waits).await;
     ledger.finalize(60);
     let output = waits.wait_with_output().await.unwrap();
-    let (told, mut said) = (String::from_utf8(output.stdout).unwrap(), String::new());
+    let (reported, mut said) = (String::from_utf8(output.stdout).unwrap(), String::new());
     rest.read_to_string(&mut said).await.unwrap();
-    assert_eq!(output.status.code(), Some(0), "{told}{said}");
-    assert!(told.contains("2 deposits recorded") && told.contains("the next slot is 61"), "{told}");
+    assert_eq!(output.status.code(), Some(0), "{reported}{said}");
+    assert!(reported.contains("2 deposits recorded") && reported.contains("the next slot is 61"), "{reported}");
     assert!(!said.contains("waiting"), "it is said once: {said}");
     // Above what `run` has looked at for slots that were left out, it is `run` that confirms.
     let mut following = watcher(&[&node], &store, 11);
@@ -966,8 +969,8 @@ async fn a_search_that_pages_for_long_says_how_far_it_has_come() {
     assert_eq!(landfall(folder.path(), &add).await.0, Some(0));
     let ours = OURS.to_string();
     let search = ["backfill", "--chain", "SOLANA_MAINNET", "--address", ours.as_str(), "--dry-run"];
-    let (code, told, said) = landfall(folder.path(), &search).await;
-    assert_eq!(code, Some(0), "{told}{said}");
+    let (code, reported, said) = landfall(folder.path(), &search).await;
+    assert_eq!(code, Some(0), "{reported}{said}");
     let line =
         said.lines().find_map(|line| line.strip_prefix("signatures: list 1: ")).unwrap_or_else(|| panic!("{said}"));
     let numbers: Vec<u64> = line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
@@ -1041,8 +1044,8 @@ async fn blocks_of_three_megabytes_are_read_ahead_in_bounded_memory() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let output = child.wait_with_output().unwrap();
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&told["found"], &told["done"]), (&json!(1), &json!(true)), "{told}");
+    let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&reported["found"], &reported["done"]), (&json!(1), &json!(true)), "{reported}");
     let bytes = node.counts().bytes["getBlock"];
     println!("90 blocks of {} kB, at most {peak} MiB", bytes / 90_000);
     assert!(bytes > 90 * 2_500_000, "{bytes}");

@@ -1,4 +1,4 @@
-//! The watcher on Solana with several endpoints: nothing is recorded that two do not tell alike, what stands behind a deposit
+//! The watcher on Solana with several endpoints: nothing is recorded that two do not report alike, what stands behind a deposit
 //! is on record and in the status, and nothing is CONFIRMED that two do not call final.
 
 use std::collections::BTreeMap;
@@ -45,21 +45,21 @@ fn paying(latest: u64) -> Ledger {
     ledger
 }
 
-/// Has a block tell another payment.
-fn tell(block: &mut Block, change: impl FnOnce(&mut Value)) {
+/// Has a block report another payment.
+fn report(block: &mut Block, change: impl FnOnce(&mut Value)) {
     block.txs[0] = block.txs[0].changed(change);
 }
 
 /// We get one lamport more than we do.
 fn one_more(block: &mut Block) {
-    tell(block, |tx| {
-        let told = &mut tx["meta"]["postBalances"][1];
-        *told = json!(told.as_u64().unwrap() + 1);
+    report(block, |tx| {
+        let reported = &mut tx["meta"]["postBalances"][1];
+        *reported = json!(reported.as_u64().unwrap() + 1);
     });
 }
 
 fn watcher(source: SolanaSource, store: &TestStore) -> Watcher<SolanaSource> {
-    let (start, proof, poll) = (Start::Number(11), ReadProof::Listed, Duration::from_millis(10));
+    let (start, proof, poll) = (Start::Number(11), ReadProof::Candidate, Duration::from_millis(10));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let endpoints = source.endpoints();
     Watcher::new(source, endpoints, store.db.clone(), network(CHAIN).unwrap(), settings)
@@ -166,20 +166,20 @@ async fn what_a_process_did_not_read_itself_is_read_again_by_two_before_it_is_co
 }
 
 #[tokio::test]
-async fn a_deposit_that_its_block_did_not_tell_is_never_confirmed_by_what_the_block_told() {
+async fn a_deposit_that_its_block_did_not_report_is_never_confirmed_by_what_the_block_reported() {
     let mut scene = Scene::of(1).await;
     assert_eq!(scene.ticks(1).await, None);
-    let (told, _) = scene.deposit().await.unwrap();
+    let (reported, _) = scene.deposit().await.unwrap();
     let at = scene.nodes[0].ledger().block(14).unwrap().reference();
     let leg_hash = LegHash([7; 32]);
-    let invented = Deposit { id: leg_hash.deposit_id(), leg_hash, nth: 1, ..told.clone() };
+    let invented = Deposit { id: leg_hash.deposit_id(), leg_hash, nth: 1, ..reported.clone() };
     let mut tx = scene.store.db.begin().await.unwrap();
     deposits::insert(&mut tx, &invented).await.unwrap();
-    deposits::include(&mut tx, &invented, &at, Lane::Roots).await.unwrap();
+    deposits::include(&mut tx, &invented, &at, Lane::Block).await.unwrap();
     tx.commit().await.unwrap();
     scene.finalize(&[16]);
     let error = scene.watcher.tick(NOW).await.unwrap_err();
-    assert!(matches!(error, TickError::ReadOtherwise { deposit, .. } if deposit == invented.id), "{error}");
+    assert!(matches!(error, TickError::LegMissing { deposit, .. } if deposit == invented.id), "{error}");
     assert_eq!(scene.reads_of(14), [2], "it is looked for in the block itself");
 }
 
@@ -194,9 +194,9 @@ async fn with_one_endpoint_a_deposit_stands_on_its_word_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_payment_that_two_endpoints_tell_differently_is_not_recorded_until_a_third_decides() {
+async fn a_payment_that_two_endpoints_report_differently_is_not_recorded_until_a_third_decides() {
     let lies: [fn(&mut Block); 3] =
-        [one_more, |block| block.txs.clear(), |block| tell(block, |tx| tx["meta"]["err"] = json!("AccountNotFound"))];
+        [one_more, |block| block.txs.clear(), |block| report(block, |tx| tx["meta"]["err"] = json!("AccountNotFound"))];
     for lie in lies {
         let mut scene = Scene::of(2).await;
         scene.nodes[1].ledger().amend(14, lie);
@@ -220,7 +220,7 @@ async fn one_endpoints_word_makes_a_deposit_pending_and_never_confirmed_unless_a
     for is_allowed in [false, true] {
         let mut scene = Scene::of(2).await;
         scene.nodes[1].answer_instead(14, Instead::Null);
-        // A chain does not stand still because one of two endpoints does not tell a block.
+        // A chain does not stand still because one of two endpoints does not report a block.
         assert_eq!(scene.ticks(2).await, None);
         assert_eq!(scene.cursor().await, 17);
         let (deposit, proof) = scene.deposit().await.unwrap();
@@ -274,7 +274,7 @@ async fn a_final_block_that_one_endpoint_alone_shows_holds_up_its_own_deposits_a
     let expected = BTreeMap::from([(2_000_000, DepositStatus::Pending), (18, DepositStatus::Confirmed)]);
     assert_eq!(all(&scene).await, expected);
 
-    // Asked for each time that it has rested, and told once it lasts.
+    // Asked for each time that it has rested, and reported once it lasts.
     for _ in 0..10 {
         scene.now = scene.now.plus(REST);
         assert_eq!((scene.ticks(3).await, scene.watcher.alarms(scene.now).len()), (None, 0));
@@ -282,8 +282,8 @@ async fn a_final_block_that_one_endpoint_alone_shows_holds_up_its_own_deposits_a
     assert_eq!(scene.reads_of(14)[1], asked[1] + 10, "{asked:?}");
     scene.now = scene.now.plus(REST);
     assert_eq!(scene.ticks(1).await, None);
-    let told = scene.watcher.alarms(scene.now);
-    let [alarm] = told.as_slice() else { panic!("{told:?}") };
+    let reported = scene.watcher.alarms(scene.now);
+    let [alarm] = reported.as_slice() else { panic!("{reported:?}") };
     assert!(alarm.contains("the deposits of block 14") && alarm.contains(scene.nodes[1].id()), "{alarm}");
     scene.nodes[1].behave();
     scene.now = scene.now.plus(REST);

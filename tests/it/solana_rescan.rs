@@ -1,4 +1,4 @@
-//! `landfall rescan` on Solana: slots are proved again, and told is where the record says otherwise.
+//! `landfall rescan` on Solana: slots are proved again, and reported is where the record says otherwise.
 
 use landfall::deposit::DepositStatus::Confirmed;
 use landfall::store::unattributed;
@@ -45,7 +45,7 @@ async fn slots_that_agree_with_the_record_differ_nowhere_also_where_the_last_one
 }
 
 #[tokio::test]
-async fn a_deposit_that_is_missing_is_told_with_whose_word_it_is_and_mended() {
+async fn a_deposit_that_is_missing_is_reported_with_whose_word_it_is_and_mended() {
     for engine in ENGINES {
         let (_, node, store) = settled(engine).await;
         for text in [
@@ -67,7 +67,7 @@ async fn a_deposit_that_is_missing_is_told_with_whose_word_it_is_and_mended() {
 }
 
 #[tokio::test]
-async fn what_came_and_is_no_deposit_is_told_where_it_is_missing_or_too_much_and_mended() {
+async fn what_came_and_is_no_deposit_is_reported_where_it_is_missing_or_too_much_and_mended() {
     for engine in ENGINES {
         let ledger = Ledger::of(10..=30);
         ledger.put(15, held(1, usdc(), TOKEN_2022, [Some(1), Some(5_000_001)]));
@@ -96,7 +96,7 @@ async fn what_came_and_is_no_deposit_is_told_where_it_is_missing_or_too_much_and
 }
 
 #[tokio::test]
-async fn another_block_one_that_is_not_there_and_a_deposit_too_many_are_told() {
+async fn another_block_one_that_is_not_there_and_a_deposit_too_many_are_reported() {
     for engine in ENGINES {
         let (_, node, store) = settled(engine).await;
         // The chain has no block in 20, nothing for us in 14, and from 25 on it is another branch.
@@ -129,7 +129,7 @@ async fn another_block_one_that_is_not_there_and_a_deposit_too_many_are_told() {
 }
 
 #[tokio::test]
-async fn with_json_each_line_of_the_real_command_is_an_object_and_the_last_one_tells_how_it_went() {
+async fn with_json_each_line_of_the_real_command_is_an_object_and_the_last_one_reports_how_it_went() {
     let (_, node, store) = settled(Engine::Sqlite).await;
     let other = Ledger::of((10..=30).filter(|slot| ![17, 20].contains(slot)));
     other.finalize(30);
@@ -144,10 +144,10 @@ async fn with_json_each_line_of_the_real_command_is_an_object_and_the_last_one_t
     );
     std::fs::write(folder.path().join("landfall.toml"), config).unwrap();
     let range = ["rescan", "--chain", "SOLANA_MAINNET", "--from", "11", "--to", "20", "--json"];
-    let (code, told, said) = landfall(folder.path(), &range).await;
-    assert_eq!(code, Some(1), "{told}{said}");
-    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
-    let [not_there, no_block, summary] = told.as_slice() else { panic!("{told:?}") };
+    let (code, reported, said) = landfall(folder.path(), &range).await;
+    assert_eq!(code, Some(1), "{reported}{said}");
+    let reported: Vec<Value> = reported.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let [not_there, no_block, summary] = reported.as_slice() else { panic!("{reported:?}") };
     let of = |id: &landfall::deposit::DepositId| json!([{ "deposit_id": id.to_string(), "status": "CONFIRMED" }]);
     for (line, difference, slot, deposit) in [(not_there, "not_there", 14, first), (no_block, "no_block", 20, second)] {
         assert_eq!((&line["difference"], &line["block_number"]), (&json!(difference), &json!(slot)), "{line}");

@@ -1,4 +1,4 @@
-//! Who paid a deposit on Solana: by balances, by instructions where those do not tell, asked for our own deposits only; and
+//! Who paid a deposit on Solana: by balances, by instructions where those do not report, asked for our own deposits only; and
 //! the rule that spoke is on record. No deposit waits long for a name, and none is missed for one.
 
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn signature(tx: &Value) -> String {
 }
 
 /// What `getTransaction` tells of such a transaction in `slot`.
-fn told(tx: &Value, slot: u64) -> Value {
+fn reported(tx: &Value, slot: u64) -> Value {
     let mut keys: Vec<Value> = tx["transaction"]["accountKeys"].as_array().unwrap().clone();
     let at = |who: u8| keys.iter().position(|key| key["pubkey"] == owner(who).to_string()).unwrap();
     let transfer = |from: u8, to: u8, lamports: u64| {
@@ -68,7 +68,7 @@ fn answer(node: &Node, tx: &Value, answer: Result<Value, (i64, &str)>) {
     node.answer_transaction(&signature(tx), answer);
 }
 
-/// A line before two nodes, whose block 12 holds a payment of two that neither of them can tell by itself.
+/// A line before two nodes, whose block 12 holds a payment of two that neither of them can report by itself.
 async fn line(engine: Engine) -> (Line, Value) {
     let tx = two_pay(&mut Ledger::new());
     let network = network(Chain::SolanaMainnet).unwrap();
@@ -90,7 +90,7 @@ fn asked(line: &Line) -> u64 {
 }
 
 #[tokio::test]
-async fn a_sender_that_balances_tell_is_asked_of_nobody() {
+async fn a_sender_that_balances_report_is_asked_of_nobody() {
     for engine in ENGINES {
         let mut ledger = Ledger::new();
         // Two payments to us, and one of two payers to others.
@@ -116,11 +116,11 @@ async fn a_sender_that_balances_tell_is_asked_of_nobody() {
 }
 
 #[tokio::test]
-async fn a_sender_that_balances_do_not_tell_is_the_one_whose_instruction_paid_and_stays() {
+async fn a_sender_that_balances_do_not_report_is_the_one_whose_instruction_paid_and_stays() {
     for engine in ENGINES {
         let (mut line, tx) = line(engine).await;
         for node in &line.nodes {
-            answer(node, &tx, Ok(told(&tx, 12)));
+            answer(node, &tx, Ok(reported(&tx, 12)));
         }
         line.catch_up().await;
         assert_eq!(payer(&line).await, (owner(0x23), SenderRule::Instruction));
@@ -139,10 +139,10 @@ async fn who_knows_nothing_leaves_the_answer_to_the_next_endpoint() {
     for elsewhere in [true, false] {
         for at in [0, 1] {
             let (mut line, tx) = line(Engine::Sqlite).await;
-            answer(&line.nodes[at], &tx, Ok(told(&tx, 12)));
+            answer(&line.nodes[at], &tx, Ok(reported(&tx, 12)));
             if elsewhere {
                 // As a node on another fork has it.
-                answer(&line.nodes[1 - at], &tx, Ok(told(&tx, 13)));
+                answer(&line.nodes[1 - at], &tx, Ok(reported(&tx, 13)));
             }
             line.catch_up().await;
             assert_eq!(payer(&line).await, (owner(0x23), SenderRule::Instruction), "{elsewhere} {at}");
@@ -151,7 +151,7 @@ async fn who_knows_nothing_leaves_the_answer_to_the_next_endpoint() {
 }
 
 #[tokio::test]
-async fn where_nobody_can_tell_the_fee_payer_is_recorded_as_such_at_once() {
+async fn where_nobody_can_report_the_fee_payer_is_recorded_as_such_at_once() {
     let cases: [Result<Value, (i64, &str)>; 4] = [
         Ok(Value::Null),
         Err((-32_601, "Method not found")),
@@ -169,7 +169,7 @@ async fn where_nobody_can_tell_the_fee_payer_is_recorded_as_such_at_once() {
 }
 
 #[tokio::test]
-async fn while_one_endpoint_may_still_tell_a_block_waits_for_a_minute_and_no_longer() {
+async fn while_one_endpoint_may_still_report_a_block_waits_for_a_minute_and_no_longer() {
     for engine in ENGINES {
         let (mut line, tx) = line(engine).await;
         // One knows nothing, the other one fails: it may know.
@@ -222,7 +222,7 @@ async fn that_no_node_knows_a_transaction_of_a_young_block_is_no_answer_yet() {
             let error = line.try_tick().await.unwrap_err();
             assert!(error.may_pass() && error.to_string().contains("who paid"), "{error}");
             assert_eq!(line.amounts().await, []);
-            answer(&line.nodes[1], &tx, Ok(told(&tx, 12)));
+            answer(&line.nodes[1], &tx, Ok(reported(&tx, 12)));
             line.catch_up().await;
             assert_eq!(payer(&line).await, (owner(0x23), SenderRule::Instruction));
         }
@@ -230,7 +230,7 @@ async fn that_no_node_knows_a_transaction_of_a_young_block_is_no_answer_yet() {
 }
 
 #[tokio::test]
-async fn a_sender_that_nobody_knew_is_asked_for_once_more_before_confirmed_is_told() {
+async fn a_sender_that_nobody_knew_is_asked_for_once_more_before_confirmed_is_reported() {
     for engine in ENGINES {
         let (mut line, tx) = line(engine).await;
         for secs in (1..=71).step_by(10) {
@@ -238,7 +238,7 @@ async fn a_sender_that_nobody_knew_is_asked_for_once_more_before_confirmed_is_to
             line.try_tick().await.ok();
         }
         assert_eq!(payer(&line).await, (owner(0x24), SenderRule::StandIn));
-        line.nodes.iter().for_each(|node| answer(node, &tx, Ok(told(&tx, 12))));
+        line.nodes.iter().for_each(|node| answer(node, &tx, Ok(reported(&tx, 12))));
         let before = asked(&line);
         line.finalize(14);
         line.catch_up().await;
@@ -246,10 +246,10 @@ async fn a_sender_that_nobody_knew_is_asked_for_once_more_before_confirmed_is_to
         assert_eq!(payer(&line).await, (owner(0x23), SenderRule::Instruction));
         assert_eq!(asked(&line), before + 2, "once for each of the two deposits");
         // What was sent stays as it was.
-        let told: Vec<(String, String)> =
+        let reported: Vec<(String, String)> =
             events(&line.store.db).await.iter().filter_map(|it| of_30(&it.payload)).collect();
         let expected = [("PENDING", owner(0x24)), ("CONFIRMED", owner(0x23))];
-        assert_eq!(told, expected.map(|(status, from)| (status.to_owned(), from.to_string())));
+        assert_eq!(reported, expected.map(|(status, from)| (status.to_owned(), from.to_string())));
     }
 }
 
@@ -272,7 +272,7 @@ async fn an_answer_in_time_ends_the_wait() {
         line.now = line.now.plus(SECOND);
     }
     assert_eq!(line.amounts().await, []);
-    answer(&line.nodes[0], &tx, Ok(told(&tx, 12)));
+    answer(&line.nodes[0], &tx, Ok(reported(&tx, 12)));
     line.catch_up().await;
     assert_eq!(payer(&line).await, (owner(0x23), SenderRule::Instruction));
 }
@@ -281,12 +281,12 @@ async fn an_answer_in_time_ends_the_wait() {
 async fn after_a_rollback_a_stand_in_takes_no_name_back() {
     let (mut line, tx) = line(Engine::Sqlite).await;
     for node in &line.nodes {
-        answer(node, &tx, Ok(told(&tx, 12)));
+        answer(node, &tx, Ok(reported(&tx, 12)));
     }
     line.catch_up().await;
     // The same transaction in another slot, of which nobody tells anything.
     let blocks = with(Cluster::of(10..=16).forked_at(12), 14, [tx]);
-    line.restate(&blocks);
+    line.replace_record(&blocks);
     line.finalize(16);
     line.catch_up().await;
     assert!(line.amounts().await.iter().all(|(_, status)| *status == Confirmed));

@@ -1,4 +1,4 @@
-//! Tracing again: what one of two endpoints told alone is told by both once both are there, in peace beside the lane.
+//! Tracing again: what one of two endpoints reported alone is reported by both once both are there, in peace beside the lane.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ async fn a_leg_that_the_only_endpoint_up_hides_is_found_when_a_second_one_is_bac
 }
 
 #[tokio::test]
-async fn where_two_differ_on_what_one_told_each_is_heard_and_a_witness_decides() {
+async fn where_two_differ_on_what_one_reported_each_is_answered_and_a_witness_decides() {
     let mut world = hidden_while_one_endpoint_is_down().await;
     world.chain.trace_twice(true);
     // A block waits for half a minute from when it is noticed, and who notices for as long.
@@ -69,8 +69,12 @@ async fn where_two_differ_on_what_one_told_each_is_heard_and_a_witness_decides()
     // They differ; alone, one hides it and one does not.
     world.chain.script_traces([Fault::Hide(address(ALICE)); 2]);
     assert_eq!(world.trace().await.pending, 1);
-    let told = report_after(&world).await;
-    assert_eq!((told.traced, told.traces_by_one, told.traces_put_off), (Some(3), Some(3), 0), "{told:?}");
+    let reported = report_after(&world).await;
+    assert_eq!(
+        (reported.traced, reported.traces_by_one, reported.traces_put_off),
+        (Some(3), Some(3), 0),
+        "{reported:?}"
+    );
     world.chain.mine_empty(FINALITY_DEPTH);
     world.catch_up().await;
     assert_eq!(world.status_of(5).await, Confirmed, "the balances agree with who showed it");
@@ -80,7 +84,7 @@ async fn where_two_differ_on_what_one_told_each_is_heard_and_a_witness_decides()
 }
 
 #[tokio::test]
-async fn what_two_cannot_tell_any_more_is_asked_for_rarely_and_keeps_nothing_else_from_it() {
+async fn what_two_cannot_report_any_more_is_asked_for_rarely_and_keeps_nothing_else_from_it() {
     let mut world = hidden_while_one_endpoint_is_down().await;
     world.chain.mine_empty(20);
     world.catch_up().await;
@@ -102,7 +106,7 @@ async fn what_two_cannot_tell_any_more_is_asked_for_rarely_and_keeps_nothing_els
 }
 
 #[tokio::test]
-async fn where_no_two_tell_blocks_nothing_is_traced_twice() {
+async fn where_no_two_report_blocks_nothing_is_traced_twice() {
     let mut world = world().await;
     world.chain.mine(vec![inner(0, BOB, 5)]);
     world.catch_up().await;

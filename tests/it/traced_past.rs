@@ -1,5 +1,5 @@
 //! `landfall backfill` and `rescan` on a network that is traced: what moved inside of past transactions is found, witnessed
-//! and told like everything else, behind the roots and never in their way.
+//! and reported like everything else, behind the roots and never in their way.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address};
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
 const PAYER: u8 = 0x01;
-const PROOFS: [ReadProof; 2] = [ReadProof::Full, ReadProof::Listed];
+const PROOFS: [ReadProof; 2] = [ReadProof::Full, ReadProof::Candidate];
 
 fn inner(nonce: u64, to: u8, amount: u64) -> SimTx {
     SimTx::new(address(PAYER), nonce, vec![SimLeg::inner(address(PAYER), address(to), amount)])
@@ -113,7 +113,7 @@ async fn what_moved_inside_before_an_address_was_added_is_credited_once_with_the
 async fn a_dry_run_counts_what_moved_inside_and_a_scope_is_for_its_addresses_only() {
     let world = late_bob(Engine::Sqlite).await;
     world.watch("carol", address(0xc0)).await;
-    assert_eq!(run(&world, &Job { dry_run: true, ..job(ReadProof::Listed) }).await.found, 6);
+    assert_eq!(run(&world, &Job { dry_run: true, ..job(ReadProof::Candidate) }).await.found, 6);
     let carol = Job { scope: Scope::Account("carol".to_owned()), ..job(ReadProof::Full) };
     assert_eq!(run(&world, &carol).await.found, 0);
     assert_eq!(world.deposits().await.len(), 1);
@@ -153,7 +153,7 @@ async fn the_roots_come_first_and_each_lane_goes_on_where_it_stopped() {
 }
 
 #[tokio::test]
-async fn without_traces_the_roots_are_credited_and_what_is_not_covered_is_told_and_stays_on_record() {
+async fn without_traces_the_roots_are_credited_and_what_is_not_covered_is_reported_and_stays_on_record() {
     let world = late_bob(Engine::Sqlite).await;
     let mut backfill = begin(&world, &job(ReadProof::Full)).await;
     world.chain.script_traces(std::iter::repeat_n(Fault::Refuse, 20));
@@ -224,7 +224,7 @@ async fn value_that_another_reading_shows_in_other_transactions_is_not_credited_
         world.chain.mine_empty(1);
         world.catch_up().await;
         world.chain.mine(vec![inner(0, ALICE, 3), inner(1, ALICE, 2)]);
-        // The tip of the lane and its evidence are told as 5 by the first transaction, which the balances bear out.
+        // The tip of the lane and its evidence are reported as 5 by the first transaction, which the balances bear out.
         world.chain.script_traces([Fault::Merge(address(ALICE))]);
         world.catch_up().await;
         world.chain.set_finality_depth(None);
@@ -362,7 +362,7 @@ async fn past_blocks_that_were_forgotten_are_no_work_of_the_running_lane() {
 }
 
 #[tokio::test]
-async fn blocks_whose_own_logs_tell_every_movement_are_not_traced() {
+async fn blocks_whose_own_logs_report_every_movement_are_not_traced() {
     let mut world = World::traced(Engine::Sqlite, 1).await;
     world.network.native.eip7708_from = Some(30);
     world.restart();
@@ -379,14 +379,14 @@ async fn blocks_whose_own_logs_tell_every_movement_are_not_traced() {
     assert_eq!(begin(&world, &above).await.progress().traces, None);
     // Nor do they tell of fees: a search by them says so.
     for (proof, to, leaves_out) in
-        [(ReadProof::Listed, 29, false), (ReadProof::Listed, 30, true), (ReadProof::Full, 30, false)]
+        [(ReadProof::Candidate, 29, false), (ReadProof::Candidate, 30, true), (ReadProof::Full, 30, false)]
     {
         let backfill = begin(&world, &Job { to: Some(to), ..job(proof) }).await;
         assert_eq!(backfill.leaves_out_fees(), leaves_out, "{proof:?} {to}");
     }
     world.network.native = Native { source: NativeSource::LogTransfer, eip7708_from: None };
     world.restart();
-    assert!(begin(&world, &job(ReadProof::Listed)).await.leaves_out_fees());
+    assert!(begin(&world, &job(ReadProof::Candidate)).await.leaves_out_fees());
     world.close().await;
 }
 
@@ -402,7 +402,7 @@ async fn rescan(world: &World, repair: bool) -> Vec<Difference> {
 }
 
 #[tokio::test]
-async fn a_rescan_tells_and_mends_what_is_missing_of_a_trace() {
+async fn a_rescan_reports_and_mends_what_is_missing_of_a_trace() {
     for engine in ENGINES {
         let world = late_bob(engine).await;
         assert_eq!(rescan(&world, true).await, [], "what came before Bob was watched is for backfill");
@@ -422,8 +422,11 @@ async fn a_rescan_tells_and_mends_what_is_missing_of_a_trace() {
         assert_eq!((block.number, *deposit, *recipient), (10, lost.id, address(ALICE)));
         assert!(differences[0].to_string().ends_with("(says one endpoint)"), "{}", differences[0]);
         world.chain.trace_twice(true);
-        let told = rescan(&world, true).await;
-        assert!(matches!(told.as_slice(), [Difference::Missing { proof: Proof::TwoEndpoints, .. }]), "{told:?}");
+        let reported = rescan(&world, true).await;
+        assert!(
+            matches!(reported.as_slice(), [Difference::Missing { proof: Proof::TwoEndpoints, .. }]),
+            "{reported:?}"
+        );
         assert_eq!(rescan(&world, false).await, []);
         let mended = world.deposits().await;
         assert_eq!((mended.len(), mended[0].id, mended[0].status), (1, lost.id, Confirmed));
@@ -432,7 +435,7 @@ async fn a_rescan_tells_and_mends_what_is_missing_of_a_trace() {
 }
 
 #[tokio::test]
-async fn a_rescan_tells_a_deposit_that_no_trace_shows_a_failed_one_and_another_block_and_tells_each_once() {
+async fn a_rescan_reports_a_deposit_that_no_trace_shows_a_failed_one_and_another_block_and_reports_each_once() {
     let world = late_bob(Engine::Sqlite).await;
     execute(world.db(), "UPDATE deposits SET leg_hash = amount WHERE amount_text = '10'").await;
     let differences = rescan(&world, false).await;
@@ -461,7 +464,7 @@ async fn a_rescan_tells_a_deposit_that_no_trace_shows_a_failed_one_and_another_b
 }
 
 #[tokio::test]
-async fn a_rescan_without_traces_says_so_and_tells_from_where_to_go_on() {
+async fn a_rescan_without_traces_says_so_and_reports_from_where_to_go_on() {
     let world = late_bob(Engine::Sqlite).await;
     world.chain.script_traces(std::iter::repeat_n(Fault::Refuse, 4));
     let mut rescan = Rescan::<SimPool>::begin(world.another_watcher(), 1, 50, false).await.unwrap();

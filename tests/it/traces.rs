@@ -143,10 +143,14 @@ async fn a_block_is_complete_for_native_only_when_its_trace_is_in_and_status_say
     assert_eq!((traced.traced, traced.put_off), (2, 1));
     world.pass(Duration::from_secs(61));
     world.say("").await;
-    let told = report(&world).await;
-    assert_eq!((told.traced, told.traces_lag_secs), (Some(1), Some(61)), "blocks 3 and 4 are traced, and 2 is not");
-    assert_eq!(told.traces_put_off, 1);
-    assert!(told.traces_put_off_reason.contains("not to offer this call"), "{told:?}");
+    let reported = report(&world).await;
+    assert_eq!(
+        (reported.traced, reported.traces_lag_secs),
+        (Some(1), Some(61)),
+        "blocks 3 and 4 are traced, and 2 is not"
+    );
+    assert_eq!(reported.traces_put_off, 1);
+    assert!(reported.traces_put_off_reason.contains("not to offer this call"), "{reported:?}");
     let status = Status::read(world.db(), world.now()).await.unwrap();
     let complaints = status.complaints(&[CHAIN].into(), Duration::from_secs(60));
     assert_eq!(complaints.len(), 1, "{complaints:?}");
@@ -157,8 +161,8 @@ async fn a_block_is_complete_for_native_only_when_its_trace_is_in_and_status_say
 
     world.catch_up().await;
     world.say("").await;
-    let told = report(&world).await;
-    assert_eq!((told.traced, told.traces_lag_secs, told.traces_reason.as_str()), (Some(4), Some(0), ""));
+    let reported = report(&world).await;
+    assert_eq!((reported.traced, reported.traces_lag_secs, reported.traces_reason.as_str()), (Some(4), Some(0), ""));
     assert_eq!(world.status_of(5).await, Pending);
     assert!(
         Status::read(world.db(), world.now())
@@ -188,8 +192,8 @@ async fn without_a_second_witness_a_deposit_stays_pending_with_a_reason_and_is_t
     world.chain.mine_empty(FINALITY_DEPTH);
     world.catch_up().await;
     world.say("").await;
-    let told = report(&world).await;
-    assert!(told.traces_alarm.contains("cannot be had: the state of block"), "{told:?}");
+    let reported = report(&world).await;
+    assert!(reported.traces_alarm.contains("cannot be had: the state of block"), "{reported:?}");
     assert_eq!(unwitnessed(&world).await, Vec::<String>::new(), "it may pass");
     let mut tried_after = Vec::new();
     let mut waited = 0;
@@ -232,9 +236,9 @@ async fn a_leg_that_one_of_two_endpoints_hides_at_the_first_read_is_not_missed()
     // They differ: the block is not complete, says why, and is tried again.
     let error = world.try_trace().await.unwrap_err();
     world.say(&error.to_string()).await;
-    let told = report(&world).await;
-    assert_eq!((told.traced, told.traces_by_two), (Some(1), None), "{told:?}");
-    assert!(told.traces_reason.contains("two endpoints tell different traces of block 2"), "{told:?}");
+    let reported = report(&world).await;
+    assert_eq!((reported.traced, reported.traces_by_two), (Some(1), None), "{reported:?}");
+    assert!(reported.traces_reason.contains("two endpoints tell different traces of block 2"), "{reported:?}");
     assert_eq!(world.trace().await.pending, 1);
     world.chain.mine_empty(FINALITY_DEPTH);
     world.catch_up().await;
@@ -243,30 +247,30 @@ async fn a_leg_that_one_of_two_endpoints_hides_at_the_first_read_is_not_missed()
 }
 
 #[tokio::test]
-async fn status_says_up_to_which_block_two_endpoints_told_the_traces_and_where_one_did() {
+async fn status_says_up_to_which_block_two_endpoints_reported_the_traces_and_where_one_did() {
     let mut world = world().await;
     world.say("").await;
-    let told = report(&world).await;
-    assert_eq!((told.traces_by_two, told.traces_by_one), (None, Some(1)), "one endpoint traces");
+    let reported = report(&world).await;
+    assert_eq!((reported.traces_by_two, reported.traces_by_one), (None, Some(1)), "one endpoint traces");
     world.chain.trace_twice(true);
     world.chain.mine_empty(2);
     world.catch_up().await;
-    let told = report(&world).await;
-    assert_eq!((told.traces_by_two, told.traces_by_one), (Some(3), Some(1)));
+    let reported = report(&world).await;
+    assert_eq!((reported.traces_by_two, reported.traces_by_one), (Some(3), Some(1)));
     // The second one fails, and so do balances: the lane goes on.
     world.chain.trace_twice(false);
     world.chain.withhold_balances(true);
     world.chain.mine(vec![inner(0, ALICE, 5)]);
     world.catch_up().await;
-    let told = report(&world).await;
-    assert_eq!((told.traced, told.traces_by_two, told.traces_by_one), (Some(4), Some(3), Some(4)));
+    let reported = report(&world).await;
+    assert_eq!((reported.traced, reported.traces_by_two, reported.traces_by_one), (Some(4), Some(3), Some(4)));
     // It is back before the block is final, and bears out what was one endpoint's word.
     world.chain.trace_twice(true);
     world.chain.mine_empty(FINALITY_DEPTH);
     world.catch_up().await;
     assert_eq!(world.status_of(5).await, Confirmed);
-    let told = report(&world).await;
-    assert_eq!((told.traces_by_two, told.traces_by_one), (Some(14), Some(1)));
+    let reported = report(&world).await;
+    assert_eq!((reported.traces_by_two, reported.traces_by_one), (Some(14), Some(1)));
     world.close().await;
 }
 
@@ -302,15 +306,15 @@ async fn blocks_that_cannot_be_traced_are_put_off_and_starve_no_other() {
         let [early, late] = [&tried[..50], &tried[150..]].map(|tries| tries.iter().sum::<u64>());
         assert!(early > 40 && late < early / 2, "{early} tries at first, {late} in the end");
         world.say("").await;
-        let told = report(&world).await;
-        assert_eq!((told.traced, told.traces_put_off), (Some(0), 40), "{told:?}");
-        assert!(told.traces_put_off_reason.contains("takes too long"), "{told:?}");
+        let reported = report(&world).await;
+        assert_eq!((reported.traced, reported.traces_put_off), (Some(0), 40), "{reported:?}");
+        assert!(reported.traces_put_off_reason.contains("takes too long"), "{reported:?}");
         world.chain.withhold_traces([]);
         world.pass(Duration::from_secs(600));
         world.catch_up().await;
         world.say("").await;
-        let told = report(&world).await;
-        assert_eq!((told.traced, told.traces_put_off), (Some(260), 0));
+        let reported = report(&world).await;
+        assert_eq!((reported.traced, reported.traces_put_off), (Some(260), 0));
         world.chain.set_finality_depth(Some(FINALITY_DEPTH));
         world.catch_up().await;
         assert_eq!(world.status_of(5).await, Confirmed);
@@ -413,7 +417,7 @@ async fn a_leg_that_an_endpoint_invents_each_time_is_never_confirmed() {
 #[tokio::test]
 async fn lies_that_cancel_out_in_the_balances_are_not_witnessed_by_them() {
     // What came in and went out again; and what came in to one who is said to have paid so much more for a transaction.
-    let dear = |fee: u64| SimTx { told_fee: Some(U256::from(fee)), ..SimTx::new(address(ALICE), 0, vec![]) };
+    let dear = |fee: u64| SimTx { reported_fee: Some(U256::from(fee)), ..SimTx::new(address(ALICE), 0, vec![]) };
     let (churn, invent) = (Fault::Churn(address(ALICE), 1_000), Fault::Invent(address(ALICE), 1_000));
     for (tx, lie, why) in [
         (inner(0, BOB, 5), churn, "value left it inside of transactions"),
@@ -449,7 +453,7 @@ async fn lies_that_cancel_out_in_the_balances_are_not_witnessed_by_them() {
 #[tokio::test]
 async fn the_balances_of_the_fee_recipient_are_no_witness_that_the_fees_came_from_inside() {
     let mut world = world().await;
-    // One trace tells, as often as it is asked for, that just so much came to her by a transaction.
+    // One trace reports, as often as it is asked for, that just so much came to her by a transaction.
     let invent = Fault::Invent(address(ALICE), 1_000);
     world.chain.mine(vec![inner(0, BOB, 5)]);
     world.chain.pay_fees_to(address(ALICE), 1_000);
@@ -653,7 +657,7 @@ async fn an_address_added_while_a_block_was_disconnected_is_matched_when_it_is_c
 }
 
 #[tokio::test]
-async fn an_address_is_matched_inside_from_the_block_that_it_was_told() {
+async fn an_address_is_matched_inside_from_the_block_that_it_was_reported() {
     let mut world = world().await;
     world.chain.mine(vec![inner(0, BOB, 5)]);
     world.tick().await;
@@ -760,9 +764,9 @@ async fn run_until(world: &World, is_so: impl Fn(&ChainReport) -> bool) {
     let running = world.run(stop.clone());
     let look = async {
         for _ in 0..6_000 {
-            let told = status::told(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap().unwrap();
+            let reported = status::last(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap().unwrap();
             let status = Status::read(world.db(), world.now()).await.unwrap();
-            if told.heartbeat_at == world.now() && is_so(&status.chains[0]) {
+            if reported.heartbeat_at == world.now() && is_so(&status.chains[0]) {
                 return stop.cancel();
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -1,4 +1,4 @@
-//! What addresses hold and nothing on record explains: it is told once and is no deposit, and nothing else is told.
+//! What addresses hold and nothing on record explains: it is reported once and is no deposit, and nothing else is reported.
 
 use std::time::Duration;
 
@@ -90,10 +90,10 @@ impl Bench {
     }
 
     /// What is not explained, oldest first: whose, of what, by how much.
-    pub(crate) async fn told(&self) -> Vec<(u8, AssetId, i64)> {
-        let mut told = open(self.world.db()).await;
-        told.reverse();
-        let signed = told.into_iter().map(|(readings, difference)| {
+    pub(crate) async fn reported(&self) -> Vec<(u8, AssetId, i64)> {
+        let mut reported = open(self.world.db()).await;
+        reported.reverse();
+        let signed = reported.into_iter().map(|(readings, difference)| {
             let Address::Evm(bytes) = readings.address else { panic!("an address of EVM chains") };
             let size = |amount: U256| i64::try_from(amount).unwrap();
             let by = match difference {
@@ -148,7 +148,7 @@ pub(crate) fn leg(asset: AssetId, from: u8, to: u8, amount: u64) -> SimLeg {
 }
 
 #[tokio::test]
-async fn e9_a_balance_that_no_leg_explains_is_told_once_and_is_no_deposit() {
+async fn e9_a_balance_that_no_leg_explains_is_reported_once_and_is_no_deposit() {
     for engine in ENGINES {
         let mut bench = Bench::on(engine).await;
         let since = bench.world.chain.finalized().unwrap().number;
@@ -158,10 +158,10 @@ async fn e9_a_balance_that_no_leg_explains_is_told_once_and_is_no_deposit() {
         bench.world.chain.shift_balance(address(ALICE), ETH, 7);
         bench.world.chain.shift_balance(address(ALICE), TOKEN, -5);
         bench.settle().await;
-        assert_eq!(bench.told().await, NOTHING, "nothing moved, so she was not read");
+        assert_eq!(bench.reported().await, NOTHING, "nothing moved, so she was not read");
         bench.pay(PAYER, vec![leg(ETH, PAYER, ALICE, 5_000), leg(TOKEN, PAYER, BOB, 30)]).await;
         let all = [(ALICE, ETH, 7), (ALICE, TOKEN, -5)];
-        assert_eq!(bench.told().await, all);
+        assert_eq!(bench.reported().await, all);
         let deposits = bench.world.deposits().await;
         assert_eq!(deposits.iter().map(|deposit| deposit.status).collect::<Vec<_>>(), [Confirmed; 2]);
         assert_eq!(bench.world.status_of(5_000).await, Confirmed);
@@ -176,11 +176,11 @@ async fn e9_a_balance_that_no_leg_explains_is_told_once_and_is_no_deposit() {
         // Once, however often she is read.
         bench.pay(PAYER, vec![leg(TOKEN, PAYER, ALICE, 40)]).await;
         bench.next_day().await;
-        assert_eq!(bench.told().await, all);
+        assert_eq!(bench.reported().await, all);
         // Without a movement it is found by the slow round.
         bench.world.chain.shift_balance(address(BOB), ETH, 9);
         bench.next_day().await;
-        assert_eq!(bench.told().await, [all[0], all[1], (BOB, ETH, 9)]);
+        assert_eq!(bench.reported().await, [all[0], all[1], (BOB, ETH, 9)]);
         bench.world.abandon();
     }
 }
@@ -210,7 +210,7 @@ async fn whatever_moves_by_legs_and_fees_is_explained() {
 }
 
 #[tokio::test]
-async fn e5_a_listed_token_that_keeps_a_fee_is_told_when_it_pays() {
+async fn e5_a_listed_token_that_keeps_a_fee_is_reported_when_it_pays() {
     for engine in ENGINES {
         let mut bench = Bench::of(World::on(engine, 1).await).await;
         // Its log says 1,000, and 990 arrive.
@@ -218,7 +218,7 @@ async fn e5_a_listed_token_that_keeps_a_fee_is_told_when_it_pays() {
         bench.world.chain.shift_balance(address(ALICE), TOKEN, -10);
         bench.settle().await;
         assert_eq!(bench.world.status_of(1_000).await, Confirmed);
-        assert_eq!(bench.told().await, [(ALICE, TOKEN, -10)]);
+        assert_eq!(bench.reported().await, [(ALICE, TOKEN, -10)]);
         bench.world.abandon();
     }
 }
@@ -232,7 +232,7 @@ async fn where_inner_value_is_not_seen_the_native_currency_is_not_compared_and_t
         assert_eq!(entries(bench.world.db()).await, []);
         bench.world.chain.shift_balance(address(ALICE), TOKEN, 5);
         bench.pay(ALICE, vec![leg(ETH, ALICE, PAYER, 20)]).await;
-        assert_eq!(bench.told().await, [(ALICE, TOKEN, 5)]);
+        assert_eq!(bench.reported().await, [(ALICE, TOKEN, 5)]);
 
         // Traced from here on: what came before is nobody's to explain.
         bench.mine(PAYER, vec![unseen(ALICE)]);
@@ -241,10 +241,10 @@ async fn where_inner_value_is_not_seen_the_native_currency_is_not_compared_and_t
         bench.restart().await;
         bench.settle().await;
         bench.pay(PAYER, vec![unseen(ALICE)]).await;
-        assert_eq!(bench.told().await, [(ALICE, TOKEN, 5)]);
+        assert_eq!(bench.reported().await, [(ALICE, TOKEN, 5)]);
         bench.world.chain.shift_balance(address(ALICE), ETH, 6);
         bench.pay(PAYER, vec![unseen(ALICE)]).await;
-        assert_eq!(bench.told().await, [(ALICE, TOKEN, 5), (ALICE, ETH, 6)]);
+        assert_eq!(bench.reported().await, [(ALICE, TOKEN, 5), (ALICE, ETH, 6)]);
         bench.world.abandon();
     }
 }
@@ -275,7 +275,7 @@ async fn with_other_settings_what_is_compared_begins_anew() {
         assert_eq!(entries(bench.world.db()).await, []);
         bench.world.chain.shift_balance(address(ALICE), TOKEN, 6);
         bench.pay(PAYER, vec![leg(TOKEN, PAYER, ALICE, 50)]).await;
-        assert_eq!(bench.told().await, [(ALICE, TOKEN, 6)]);
+        assert_eq!(bench.reported().await, [(ALICE, TOKEN, 6)]);
         bench.world.abandon();
     }
 }
@@ -303,7 +303,7 @@ async fn what_a_trace_may_still_show_is_compared_when_it_has() {
         assert_eq!(entries(bench.world.db()).await, []);
         bench.world.chain.withhold_traces([]);
         bench.next_day().await;
-        assert_eq!(bench.told().await, [(ALICE, ETH, 7)]);
+        assert_eq!(bench.reported().await, [(ALICE, ETH, 7)]);
         bench.world.abandon();
     }
 }
@@ -340,7 +340,7 @@ async fn what_moved_before_an_address_was_watched_or_while_its_asset_was_not_lis
         assert_eq!(entries(bench.world.db()).await, []);
         bench.world.chain.shift_balance(address(BOB), TOKEN, 4);
         bench.next_day().await;
-        assert_eq!(bench.told().await, [(BOB, TOKEN, 4)]);
+        assert_eq!(bench.reported().await, [(BOB, TOKEN, 4)]);
         bench.world.abandon();
     }
 }
@@ -363,9 +363,9 @@ async fn what_is_found_in_its_blocks_later_explains_an_entry() {
         // As if nobody had shown us.
         forge(bench.world.db(), "DELETE FROM inclusions").await;
         bench.read_all().await;
-        assert_eq!(bench.told().await, [(ALICE, TOKEN, 40)]);
+        assert_eq!(bench.reported().await, [(ALICE, TOKEN, 40)]);
         backfill(&bench.world, bench.world.chain.finalized().unwrap().number).await;
-        assert_eq!(bench.told().await, NOTHING);
+        assert_eq!(bench.reported().await, NOTHING);
         assert_eq!(entries(bench.world.db()).await.len(), 1, "it stays on record");
         assert_eq!(bench.world.status_of(40).await, Confirmed);
         bench.world.close().await;
@@ -373,13 +373,13 @@ async fn what_is_found_in_its_blocks_later_explains_an_entry() {
 }
 
 #[tokio::test]
-async fn what_was_told_of_a_block_that_is_taken_back_is_not_told_any_more() {
+async fn what_was_reported_of_a_block_that_is_taken_back_is_not_reported_any_more() {
     for engine in ENGINES {
         let mut bench = Bench::on(engine).await;
         let fork = bench.world.chain.finalized().unwrap().number;
         bench.world.chain.shift_balance(address(ALICE), TOKEN, 4);
         bench.pay(PAYER, vec![leg(TOKEN, PAYER, ALICE, 40)]).await;
-        assert_eq!(bench.told().await, [(ALICE, TOKEN, 4)]);
+        assert_eq!(bench.reported().await, [(ALICE, TOKEN, 4)]);
         let at = bench.world.chain.finalized().unwrap().number;
         bench.world.chain.fork_at(fork);
         bench.world.chain.mine_empty(at);
@@ -410,10 +410,10 @@ async fn another_process_goes_on_where_the_first_one_stopped() {
         bench.world.pass(MINUTE * 2);
         assert_eq!(other.tick(bench.world.now(), 0).await.unwrap().read, 1);
         bench.read_all().await;
-        assert_eq!(bench.told().await, [(ALICE, TOKEN, 4)]);
+        assert_eq!(bench.reported().await, [(ALICE, TOKEN, 4)]);
         other.release().await.unwrap();
         bench.pay(ALICE, vec![leg(TOKEN, ALICE, PAYER, 4)]).await;
-        assert_eq!(bench.told().await, [(ALICE, TOKEN, 4)]);
+        assert_eq!(bench.reported().await, [(ALICE, TOKEN, 4)]);
         bench.world.abandon();
     }
 }

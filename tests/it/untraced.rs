@@ -23,7 +23,7 @@ const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
 const PAYER: u8 = 0x01;
 const TRACED: Native = Native { source: NativeSource::Trace, eip7708_from: None };
-/// The settings by which the chain's own logs tell block 2.
+/// The settings by which the chain's own logs report block 2.
 const LOGGED: [Native; 3] = [
     Native { eip7708_from: Some(2), ..TRACED },
     Native { eip7708_from: Some(2), ..Native::TOP_LEVEL },
@@ -49,10 +49,10 @@ fn restart_with(world: &mut World, native: Native) -> TraceLane<SimPool> {
     world.another_watcher().leftover_lane()
 }
 
-/// From here on, the chain's own logs tell what moved inside of block `number`: the same block.
+/// From here on, the chain's own logs report what moved inside of block `number`: the same block.
 fn log(world: &World, number: usize) {
     let mut blocks = world.chain.blocks();
-    blocks[number].txs.iter_mut().flat_map(|tx| &mut tx.legs).for_each(|leg| leg.lane = Lane::Roots);
+    blocks[number].txs.iter_mut().flat_map(|tx| &mut tx.legs).for_each(|leg| leg.lane = Lane::Block);
     world.chain.restore(blocks);
 }
 
@@ -103,7 +103,7 @@ async fn confirmed(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_block_that_was_to_be_traced_is_read_by_the_chains_own_logs_where_those_tell_it_by_now() {
+async fn a_block_that_was_to_be_traced_is_read_by_the_chains_own_logs_where_those_report_it_by_now() {
     for engine in ENGINES {
         for native in LOGGED {
             let mut world = world(engine).await;
@@ -147,7 +147,7 @@ async fn while_its_logs_cannot_be_read_such_a_block_is_asked_for_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn status_tells_why_such_a_block_is_not_read_and_is_silent_when_it_is() {
+async fn status_reports_why_such_a_block_is_not_read_and_is_silent_when_it_is() {
     let mut world = world(Engine::Sqlite).await;
     world.chain.mine(vec![inner(0, ALICE, 5)]);
     world.tick().await;
@@ -172,7 +172,7 @@ async fn status_tells_why_such_a_block_is_not_read_and_is_silent_when_it_is() {
 }
 
 #[tokio::test]
-async fn where_neither_trace_nor_logs_tell_a_block_what_waits_for_it_says_so() {
+async fn where_neither_trace_nor_logs_report_a_block_what_waits_for_it_says_so() {
     let mut world = world(Engine::Sqlite).await;
     world.chain.withhold_traces([2]);
     world.chain.mine_empty(1);
@@ -202,7 +202,7 @@ async fn what_a_trace_confirmed_otherwise_is_not_credited_again_by_the_logs_of_i
         let mut world = world(Engine::Sqlite).await;
         world.chain.mine(vec![inner(0, ALICE, 3), inner(1, ALICE, 2)]);
         if lie {
-            // 3 and 2 came in, and are told as 5 of the first transaction, which the balances bear out.
+            // 3 and 2 came in, and are reported as 5 of the first transaction, which the balances bear out.
             world.chain.script_traces([Fault::Merge(address(ALICE))]);
         } else {
             // Only one of them was recorded, as if the other one had been hidden.
@@ -234,7 +234,7 @@ async fn what_a_trace_confirmed_otherwise_is_not_credited_again_by_the_logs_of_i
 }
 
 #[tokio::test]
-async fn what_two_endpoints_tell_a_rescan_is_not_denied_by_a_witness_of_before() {
+async fn what_two_endpoints_report_a_rescan_is_not_denied_by_a_witness_of_before() {
     // Past the end of a step, so that it is cut off everywhere.
     for wakeups in 0..40 {
         let mut world = world(Engine::Sqlite).await;
@@ -289,7 +289,7 @@ async fn a_setting_that_would_have_shown_more_names_the_blocks_that_were_followe
         let lane = restart_with(&mut world, TRACED);
         until_final(&mut world, &lane).await;
         let [incident] = world.incidents().await.try_into().unwrap();
-        assert_eq!((incident.kind, incident.resolved_at), (IncidentKind::UnreadBlocks, None));
+        assert_eq!((incident.kind, incident.resolved_at), (IncidentKind::CoverageGap, None));
         let command = format!("`landfall backfill --chain {CHAIN} --from 1 --to 2`");
         assert!(incident.what.contains(&command), "{}", incident.what);
         assert_eq!(world.deposits().await.len(), 0, "the lane does not go back by itself");

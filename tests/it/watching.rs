@@ -175,7 +175,7 @@ async fn a_lagging_endpoint_is_no_reorg() {
 }
 
 #[tokio::test]
-async fn skipped_numbers_are_told_by_parent_links() {
+async fn skipped_numbers_are_reported_by_parent_links() {
     let mut world = world().await;
     world.chain.mine(vec![payment(0, ALICE, 5)]);
     world.chain.skip(3);
@@ -264,7 +264,7 @@ async fn a_chain_is_taken_up_above_its_final_block_or_at_a_number_and_never_by_g
 }
 
 #[tokio::test]
-async fn a_final_block_that_is_not_ours_settles_nothing_and_is_told() {
+async fn a_final_block_that_is_not_ours_settles_nothing_and_is_reported() {
     let mut world = world().await;
     world.chain.mine(vec![payment(0, ALICE, 5)]);
     world.chain.mine_empty(FINALITY_DEPTH);
@@ -311,7 +311,7 @@ async fn an_asset_that_is_no_longer_listed_fails_no_deposit() {
     world.restart_listing(native_only.clone());
     world.chain.mine_empty(FINALITY_DEPTH);
     let error = world.try_tick().await.unwrap_err();
-    assert!(matches!(error, TickError::ReadOtherwise { .. }) && !error.may_pass(), "{error}");
+    assert!(matches!(error, TickError::LegMissing { .. }) && !error.may_pass(), "{error}");
     assert_eq!(world.status_of(5).await, Pending);
     world.restart_listing(listed.clone());
     world.catch_up().await;

@@ -313,8 +313,8 @@ async fn a_name_that_stands_for_a_machine_inside_is_refused_without_saying_which
         let url = check_url(&format!("https://{name}/hook"), &nowhere).unwrap();
         let error = resolver.vet(&url, &nowhere).await.unwrap_err();
         assert_eq!(error.to_string(), format!("webhook url: {name} is not reachable from the internet"));
-        let told = addresses.iter().any(|address| !name.contains(address) && error.to_string().contains(address));
-        assert!(!told, "{error}");
+        let reported = addresses.iter().any(|address| !name.contains(address) && error.to_string().contains(address));
+        assert!(!reported, "{error}");
     }
     let url = check_url("https://not-yet.example.com/", &nowhere).unwrap();
     resolver.vet(&url, &nowhere).await.expect("who is to have the name may not have it yet");
@@ -389,7 +389,7 @@ async fn a_name_is_taken_with_up_to_64_addresses_all_of_which_are_vetted() {
     for count in [0, 65] {
         let (registered, delivered) = named(count, false).await;
         assert!(matches!(registered, Err(WebhookUrlError::Private(_))), "{count}");
-        assert!(matches!(delivered, Err(ResolveError::Count(told)) if told == count), "{count}");
+        assert!(matches!(delivered, Err(ResolveError::Count(reported)) if reported == count), "{count}");
     }
     let (registered, delivered) = named(63, true).await;
     assert!(matches!(registered, Err(WebhookUrlError::Private(_))));

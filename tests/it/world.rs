@@ -9,11 +9,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
-use landfall::decision::Author;
 use landfall::deposit::{Deposit, DepositStatus};
 use landfall::health::{ChainReport, Status};
 use landfall::incident::Incident;
 use landfall::operator::Operator;
+use landfall::overrides::Author;
 use landfall::registry;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::status::{self, ChainStatus};
@@ -105,7 +105,7 @@ impl World {
 
     /// As with `proof = "logs"`, from here on.
     pub(crate) fn read_by_logs(&mut self) {
-        self.proof = ReadProof::Listed;
+        self.proof = ReadProof::Candidate;
         self.rival = self.another_watcher();
         self.restart();
     }

@@ -19,14 +19,14 @@ fn listing(symbol: &str, contract: &Address, decimals: u8) -> String {
     )
 }
 
-/// Waits for the only open incident: `asset_differs`.
+/// Waits for the only open incident: `asset_mismatch`.
 async fn until_it_differs(stage: &Stage) -> Value {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
         let open = stage.ok(&["incident", "list", "--json"]);
         if !open.is_empty() {
             let incident: Value = serde_json::from_str(&open).unwrap();
-            assert_eq!(incident["kind"], "asset_differs", "{incident}");
+            assert_eq!(incident["kind"], "asset_mismatch", "{incident}");
             return incident;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -69,7 +69,7 @@ async fn a_token_with_other_decimals_than_are_listed_is_confirmed_only_once_that
         let held = stage.deposits().into_iter().find(|deposit| deposit["currency_symbol"] == "WRONG");
         let hash = held.unwrap()["transaction_hash"].as_str().unwrap().to_owned();
         let why = stage.ok(&["deposit", "explain", "ETHEREUM_TESTNET", &hash]);
-        assert!(why.contains("asset_differs"), "{why}");
+        assert!(why.contains("asset_mismatch"), "{why}");
 
         // A restart changes nothing while nothing is mended, nor does it that the incident is resolved.
         stage.ok(&["incident", "resolve", incident["id"].as_str().unwrap(), "--reason", "overlooked"]);

@@ -156,7 +156,7 @@ async fn under_attack(engine: Engine) {
     let (client, live) = (client(1), format!("http://{}/livez", place.admin));
     let deposits = format!("http://{api}/v2/crypto/deposits?account_id=alice&limit=20");
     let (mut times, mut slowest, mut live_slowest, mut memory) = (Vec::new(), Duration::ZERO, Duration::ZERO, before);
-    let (begun, mut paid, mut told) = (Instant::now(), 1_u64, Duration::ZERO);
+    let (begun, mut paid, mut reported) = (Instant::now(), 1_u64, Duration::ZERO);
     tokio::time::sleep(Duration::from_secs(1)).await;
     while begun.elapsed() < time {
         // Amounts are shown without zeros at their end.
@@ -182,7 +182,7 @@ async fn under_attack(engine: Engine) {
             assert!(mined.elapsed() < PATIENCE, "{engine:?}: {}", service.log());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        told = told.max(mined.elapsed());
+        reported = reported.max(mined.elapsed());
         let (status, _, took) = get(&client, &live, "").await;
         assert_eq!(status, 200, "{engine:?}");
         (live_slowest, memory) = (live_slowest.max(took), memory.max(memory_kb(&service)));
@@ -192,7 +192,7 @@ async fn under_attack(engine: Engine) {
     times.sort();
     let at = |percent: usize| times[times.len() * percent / 100];
     println!(
-        "{mode}, {engine:?}: under attack for {} s: {} deposits, slowest {slowest:.2?}, its event {told:.2?}; {} accounts opened in bulk; /livez at most {live_slowest:.2?}; {} requests: p50 \
+        "{mode}, {engine:?}: under attack for {} s: {} deposits, slowest {slowest:.2?}, its event {reported:.2?}; {} accounts opened in bulk; /livez at most {live_slowest:.2?}; {} requests: p50 \
          {:.1?}, p99 {:.1?}; memory {} MB before, {} at the most",
         time.as_secs(),
         paid / 10,
@@ -205,7 +205,7 @@ async fn under_attack(engine: Engine) {
     );
     assert!(made.load(Ordering::Relaxed) > 0, "{engine:?}: nobody opens accounts in bulk");
     if full() {
-        assert!(told <= DEPOSIT_MAX && live_slowest <= LIVE_MAX, "{engine:?}: {told:?}, {live_slowest:?}");
+        assert!(reported <= DEPOSIT_MAX && live_slowest <= LIVE_MAX, "{engine:?}: {reported:?}, {live_slowest:?}");
         assert!(at(99) <= REQUEST_MAX, "{engine:?}: {:?}", at(99));
     }
     assert!(memory < MEMORY_KB_MAX, "{engine:?}: {memory} kB");

@@ -1,5 +1,5 @@
 //! `landfall backfill` and `proof = "logs"` on a real node: what was paid before an address was added is found beside the
-//! running service, and each deposit is credited and told once.
+//! running service, and each deposit is credited and reported once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -74,12 +74,12 @@ async fn from_before_it_was_added(engine: Engine, proof: &str, scope: &[&str]) {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut reported: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for event in stage.receiver.log() {
-        told.entry(event.field("id").to_owned()).or_default().push(event.field("status").to_owned());
+        reported.entry(event.field("id").to_owned()).or_default().push(event.field("status").to_owned());
     }
-    assert_eq!(told.len(), deposits.len());
-    assert!(told.values().all(|statuses| statuses == &["PENDING", "CONFIRMED"]), "{told:?}");
+    assert_eq!(reported.len(), deposits.len());
+    assert!(reported.values().all(|statuses| statuses == &["PENDING", "CONFIRMED"]), "{reported:?}");
     assert_eq!(service.stop().0, Some(0));
 }
 

@@ -52,11 +52,11 @@ impl Client {
     pub(crate) async fn until_unknown(&self, account: &str, symbol: &str) {
         let (begun, alone) = (Instant::now(), format!("({symbol}) is not known"));
         loop {
-            let told = self.balances(account).await;
-            if told.as_ref().is_err_and(|answer| answer["detail"].as_str().is_some_and(|it| it.contains(&alone))) {
+            let reported = self.balances(account).await;
+            if reported.as_ref().is_err_and(|answer| answer["detail"].as_str().is_some_and(|it| it.contains(&alone))) {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "not {symbol} alone is unknown: {told:#?}");
+            assert!(begun.elapsed() < PATIENCE, "not {symbol} alone is unknown: {reported:#?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -65,11 +65,11 @@ impl Client {
     pub(crate) async fn until(&self, account: &str, expected: &[[String; 3]]) -> Duration {
         let begun = Instant::now();
         loop {
-            let told = self.balances(account).await;
-            if told.as_deref() == Ok(expected) {
+            let reported = self.balances(account).await;
+            if reported.as_deref() == Ok(expected) {
                 return begun.elapsed();
             }
-            assert!(begun.elapsed() < PATIENCE, "{told:#?} is not {expected:#?}");
+            assert!(begun.elapsed() < PATIENCE, "{reported:#?} is not {expected:#?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

@@ -55,7 +55,7 @@ async fn pay(stage: &Stage, from: &Address, to: &Address) {
     send(stage, json!({ "from": from.to_string(), "to": to.to_string(), "value": ETHER, "gas": "0x100000" })).await;
 }
 
-/// A stage whose chain one node tells as two endpoints, with an account to deploy from and the contract that destroys itself.
+/// A stage whose chain one node reports as two endpoints, with an account to deploy from and the contract that destroys itself.
 async fn stage() -> (Stage, Proxy, Address, Address) {
     let stage = Stage::new(Engine::Sqlite).await;
     let proxy = Proxy::start(&stage.node).await;

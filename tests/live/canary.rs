@@ -55,12 +55,12 @@ impl Drop for Running {
     }
 }
 
-/// All that was told, and what must not be in it.
-struct Told {
+/// All that was reported, and what must not be in it.
+struct Output {
     folder: PathBuf,
     secrets: Vec<String>,
     texts: Vec<String>,
-    /// Neither may tell where webhooks lead.
+    /// Neither may report where webhooks lead.
     of_others: Vec<String>,
     /// The commands that ran, without what they were given.
     commands: BTreeSet<String>,
@@ -68,27 +68,27 @@ struct Told {
     operations: BTreeSet<String>,
 }
 
-impl Told {
+impl Output {
     /// Runs a command that ends so; its result.
     fn run(&mut self, arguments: &[&str], code: i32) -> String {
         self.run_for(arguments, &[code], |_| Vec::new())
     }
 
-    /// As `run`, of a command that tells secrets, this once: nothing else may tell them, nor may it tell others.
+    /// As `run`, of a command that reports secrets, this once: nothing else may tell them, nor may it report others.
     fn run_for(&mut self, arguments: &[&str], codes: &[i32], secrets: impl Fn(&str) -> Vec<String>) -> String {
         let mut command = Command::new(binary());
         command.current_dir(&self.folder).args(arguments).env("LANDFALL_LOG", "debug").stdin(Stdio::null());
         let output = command.output().unwrap();
-        let [told, logged] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        let [reported, logged] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
         let code = output.status.code().unwrap();
-        assert!(codes.contains(&code), "{arguments:?} ended with {code}: {told}{logged}");
+        assert!(codes.contains(&code), "{arguments:?} ended with {code}: {reported}{logged}");
         self.commands.insert(leaf(arguments));
         self.of_others.push(logged);
-        self.keep(told.clone(), secrets(&told));
-        told
+        self.keep(reported.clone(), secrets(&reported));
+        reported
     }
 
-    /// Keeps a text that tells these secrets, without them.
+    /// Keeps a text that reports these secrets, without them.
     fn keep(&mut self, text: String, secrets: Vec<String>) {
         self.texts.push(secrets.iter().fold(text, |text, secret| text.replace(secret.as_str(), "")));
         self.secrets.extend(secrets);
@@ -131,14 +131,14 @@ impl Told {
     fn assert_silent(&self, log: &str) {
         for text in self.of_others.iter().map(String::as_str).chain([log]) {
             for line in text.lines() {
-                let told = OF_HOOKS.iter().find(|part| line.contains(**part));
-                assert_eq!(told, None, "where a webhook's events go is told: {line}");
+                let reported = OF_HOOKS.iter().find(|part| line.contains(**part));
+                assert_eq!(reported, None, "where a webhook's events go is told: {line}");
             }
         }
         for text in self.texts.iter().chain(&self.of_others).map(String::as_str).chain([log]) {
             for line in text.lines() {
-                let told = self.secrets.iter().find(|secret| line.contains(*secret));
-                assert_eq!(told, None, "a secret is told: {line}");
+                let reported = self.secrets.iter().find(|secret| line.contains(*secret));
+                assert_eq!(reported, None, "a secret is told: {line}");
             }
         }
     }
@@ -148,7 +148,7 @@ impl Told {
 async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     let [port, admin] = [free_port(), free_port()];
     let mut stage = stage_of_secrets(port, admin).await;
-    let mut told = Told {
+    let mut reported = Output {
         folder: stage.folder.path().to_owned(),
         secrets: vec![CANARY.into(), SEED[8..].into()],
         texts: Vec::new(),
@@ -158,13 +158,13 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     };
     let Terminator { address: tls, _task } = Terminator::at(&format!("{TLS_HOST}:0"), stage.node.url()).await;
     let hostile = "http://canary-user:canary@127.0.0.1:9/canary-hook?token=canary-token";
-    told.run(&["webhook", "add", "--url", hostile, "--allow-private", "127.0.0.0/8", "--json"], 2);
-    let hook = add_hook(&mut told, HOOK);
-    add_hook(&mut told, &format!("https://{tls}/hook-path?token=hook-token"));
+    reported.run(&["webhook", "add", "--url", hostile, "--allow-private", "127.0.0.0/8", "--json"], 2);
+    let hook = add_hook(&mut reported, HOOK);
+    add_hook(&mut reported, &format!("https://{tls}/hook-path?token=hook-token"));
     let taking = Hook::start(Duration::from_millis(1)).await;
-    add_hook(&mut told, &format!("{}?token=hook-token", taking.url));
+    add_hook(&mut reported, &format!("{}?token=hook-token", taking.url));
     let key = ["key", "create", "--name", "live", "--scope", "read,write,webhooks"];
-    let key = told.run_for(&key, &[0], |key| vec![key[16..59].to_owned()]).trim().to_owned();
+    let key = reported.run_for(&key, &[0], |key| vec![key[16..59].to_owned()]).trim().to_owned();
 
     let log = stage.folder.path().join("talkative.log");
     let output = File::create(&log).unwrap();
@@ -179,46 +179,46 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     stage.until_status("0.000000000000000007", "PENDING").await;
 
     let log_now = || std::fs::read_to_string(&log).unwrap();
-    told.of_others.extend(ask_amiss(port, admin, &key).await);
+    reported.of_others.extend(ask_amiss(port, admin, &key).await);
     let begun = Instant::now();
     let words = ["answered", "127.0.0.1:9", "nats", &hook, "certificate not accepted", "SOLANA_DEVNET"];
     while !words.iter().all(|word| log_now().contains(word)) {
         assert!(begun.elapsed() < PATIENCE, "requests, the dead endpoint, NATS or the webhooks: {}", log_now());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    taking.until("its event", PATIENCE, |told| !told.is_empty()).await;
-    ask_all(&mut told, &stage, port, &key).await;
-    ask_signed(&mut told, port).await;
-    look(&mut told, &stage, &hook);
-    decide(&mut told, &hook, &key[8..16]).await;
-    listen(&mut told).await;
-    refuse(&mut told);
+    taking.until("its event", PATIENCE, |reported| !reported.is_empty()).await;
+    ask_all(&mut reported, &stage, port, &key).await;
+    ask_signed(&mut reported, port).await;
+    look(&mut reported, &stage, &hook);
+    decide(&mut reported, &hook, &key[8..16]).await;
+    listen(&mut reported).await;
+    refuse(&mut reported);
 
     assert!(service.0.try_wait().unwrap().is_none(), "it runs on: {}", log_now());
     let log = log_now();
-    let bytes: usize = told.texts.iter().chain(&told.of_others).map(String::len).sum();
+    let bytes: usize = reported.texts.iter().chain(&reported.of_others).map(String::len).sum();
     println!("{} bytes of log and {bytes} bytes of answers", log.len());
-    told.secrets.extend(ed25519_keys(&stage).await);
+    reported.secrets.extend(ed25519_keys(&stage).await);
     assert!(log.contains("DEBUG"), "it is not at its most talkative");
-    told.assert_silent(&log);
-    assert_eq!(told.commands, commands(), "every command is run");
-    let asked = |operation: &String| told.operations.iter().any(|asked| is_of(asked, operation));
+    reported.assert_silent(&log);
+    assert_eq!(reported.commands, commands(), "every command is run");
+    let asked = |operation: &String| reported.operations.iter().any(|asked| is_of(asked, operation));
     let forgotten: Vec<String> = operations().into_iter().filter(|operation| !asked(operation)).collect();
     assert!(forgotten.is_empty(), "nobody asked for {forgotten:?}");
 }
 
 /// What tells how things are.
-fn look(told: &mut Told, stage: &Stage, hook: &str) {
-    let event = told.run(&["event", "list", "--json"], 0);
+fn look(reported: &mut Output, stage: &Stage, hook: &str) {
+    let event = reported.run(&["event", "list", "--json"], 0);
     let event: Value = serde_json::from_str(event.lines().next().unwrap()).unwrap();
     let event = event["id"].as_str().unwrap();
     let deposit = &stage.deposits()[0];
     let [deposit, paid] = ["id", "transaction_hash"].map(|field| deposit[field].as_str().unwrap());
-    let agree = told.config().replace("poll_ms = 50", "poll_ms = 50\nagree = 1");
-    std::fs::write(told.folder.join("agree.toml"), agree).unwrap();
+    let agree = reported.config().replace("poll_ms = 50", "poll_ms = 50\nagree = 1");
+    std::fs::write(reported.folder.join("agree.toml"), agree).unwrap();
     // Whether it is late already is a matter of time.
-    told.run_for(&["health"], &[0, 1], |_| Vec::new());
-    told.run(&["deposit", "explain", "SOLANA_DEVNET", &"1".repeat(64)], 2);
+    reported.run_for(&["health"], &[0, 1], |_| Vec::new());
+    reported.run(&["deposit", "explain", "SOLANA_DEVNET", &"1".repeat(64)], 2);
     let commands: [(&[&str], i32); 29] = [
         (&["status"], 0),
         (&["status", "--json"], 0),
@@ -251,14 +251,14 @@ fn look(told: &mut Told, stage: &Stage, hook: &str) {
         (&["webhook", "statuses"], 0),
     ];
     for (command, code) in commands {
-        told.run(command, code);
+        reported.run(command, code);
     }
 }
 
 /// What people decide.
-async fn decide(told: &mut Told, hook: &str, key: &str) {
-    std::fs::write(told.folder.join("accounts.csv"), accounts_csv()).unwrap();
-    let incident = meet_incident(&told.config()).await;
+async fn decide(reported: &mut Output, hook: &str, key: &str) {
+    std::fs::write(reported.folder.join("accounts.csv"), accounts_csv()).unwrap();
+    let incident = meet_incident(&reported.config()).await;
     let commands: [(&[&str], i32); 27] = [
         (&["account", "add", "--account", "bob", "--type", "OMNIBUS", "--address", &at(0xb0)], 0),
         (&["account", "import", "accounts.csv"], 0),
@@ -289,25 +289,26 @@ async fn decide(told: &mut Told, hook: &str, key: &str) {
         (&["chain", "audit", "--json"], 0),
     ];
     let rotate = [&["webhook", "rotate", hook, "--json"][..], &WHY].concat();
-    told.run_for(&rotate, &[0], |told| vec![secret(told)]);
+    reported.run_for(&rotate, &[0], |reported| vec![secret(reported)]);
     let reasoned = reasoned();
     for (command, code) in commands {
         let why: &[&str] = if reasoned.contains(&leaf(command)) { &WHY } else { &[] };
-        told.run(&[command, why].concat(), code);
+        reported.run(&[command, why].concat(), code);
     }
 }
 
 /// A receiver of one's own, which somebody else sends something to.
-async fn listen(told: &mut Told) {
-    let key =
-        told.run_for(&["webhook", "add", "--url", HOOK, "--allow-private", "127.0.0.0/8", "--json"], &[0], |told| {
-            vec![secret(told)]
-        });
+async fn listen(reported: &mut Output) {
+    let key = reported.run_for(
+        &["webhook", "add", "--url", HOOK, "--allow-private", "127.0.0.0/8", "--json"],
+        &[0],
+        |reported| vec![secret(reported)],
+    );
     let key: Value = serde_json::from_str(&key).unwrap();
-    std::fs::write(told.folder.join("hook.key"), key["secret"].as_str().unwrap()).unwrap();
+    std::fs::write(reported.folder.join("hook.key"), key["secret"].as_str().unwrap()).unwrap();
     let port = free_port().to_string();
     let mut command = Command::new(binary());
-    command.current_dir(&told.folder).args(["webhook", "listen", "--key-file", "hook.key"]);
+    command.current_dir(&reported.folder).args(["webhook", "listen", "--key-file", "hook.key"]);
     command.args(["--listen", &format!("127.0.0.1:{port}")]).env("LANDFALL_LOG", "debug");
     let mut running = Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     let mut said = BufReader::new(running.0.stderr.take().unwrap()).lines();
@@ -318,14 +319,14 @@ async fn listen(told: &mut Told) {
     let refused = said.find(|line| line.as_ref().unwrap().starts_with("refused 1")).unwrap().unwrap();
     assert!(Command::new("kill").args(["-TERM", &running.0.id().to_string()]).status().unwrap().success());
     assert!(running.0.wait().unwrap().success());
-    told.of_others.extend([first, refused]);
-    told.of_others.extend(said.map(Result::unwrap));
-    told.commands.insert("webhook listen".to_owned());
+    reported.of_others.extend([first, refused]);
+    reported.of_others.extend(said.map(Result::unwrap));
+    reported.commands.insert("webhook listen".to_owned());
 }
 
 /// Configurations that are refused, each for something beside or within what is secret.
-fn refuse(told: &mut Told) {
-    let config = told.config();
+fn refuse(reported: &mut Output) {
+    let config = reported.config();
     for (from, to) in [
         ("#canary-fragment\"", "#canary-fragment"),
         ("x-api-key = \"canary-header\"", "x-api-key = [\"canary-header\"]"),
@@ -346,23 +347,23 @@ fn refuse(told: &mut Told) {
         ("x-api-key = ", "\"x-api-key: canary\" = "),
     ] {
         assert!(config.contains(from), "{from}");
-        std::fs::write(told.folder.join("spoilt.toml"), config.replace(from, to)).unwrap();
-        told.run(&["run", "--config", "spoilt.toml"], 2);
+        std::fs::write(reported.folder.join("spoilt.toml"), config.replace(from, to)).unwrap();
+        reported.run(&["run", "--config", "spoilt.toml"], 2);
     }
-    told.run(&["webhook", "add", "https://canary-user:canary@a.example/"], 2);
-    told.run(&["webhook", "add", "--uri=https://canary-user:canary@a.example/"], 2);
-    told.run(&["webhook", "add", "--url", "canary:canary"], 2);
+    reported.run(&["webhook", "add", "https://canary-user:canary@a.example/"], 2);
+    reported.run(&["webhook", "add", "--uri=https://canary-user:canary@a.example/"], 2);
+    reported.run(&["webhook", "add", "--url", "canary:canary"], 2);
 }
 
 /// Registers a webhook that is not there; its id.
-fn add_hook(told: &mut Told, url: &str) -> String {
+fn add_hook(reported: &mut Output, url: &str) -> String {
     let add = ["webhook", "add", "--url", url, "--allow-private", "127.0.0.0/8", "--ed25519", "--json"];
-    let added = told.run_for(&add, &[0], |told| vec![secret(told)]);
+    let added = reported.run_for(&add, &[0], |reported| vec![secret(reported)]);
     let added: Value = serde_json::from_str(&added).unwrap();
     added["id"].as_str().unwrap().to_owned()
 }
 
-/// The keys by which webhooks are signed with Ed25519, which nobody is ever told.
+/// The keys by which webhooks are signed with Ed25519, which nobody is ever reported.
 async fn ed25519_keys(stage: &Stage) -> Vec<String> {
     const KEYS: &str = "SELECT signing_key || ' ' || previous_signing_key FROM webhooks";
     let mut store = sqlx::PgConnection::connect(&stage.store).await.unwrap();
@@ -382,7 +383,7 @@ async fn meet_incident(config: &str) -> String {
     let url = config.lines().find_map(|line| line.strip_prefix("url = \"")).unwrap().trim_end_matches('"');
     let db = Db::open(&url.parse().unwrap()).await.unwrap();
     let now = Clock::system().now();
-    let incident = Incident::open(Chain::EthereumTestnet, IncidentKind::AssetDiffers, "a test".to_owned(), None, now);
+    let incident = Incident::open(Chain::EthereumTestnet, IncidentKind::AssetMismatch, "a test".to_owned(), None, now);
     let mut tx = db.begin().await.unwrap();
     incidents::meet(&mut tx, &incident).await.unwrap();
     tx.commit().await.unwrap();
@@ -397,10 +398,10 @@ fn at(who: u8) -> String {
     format!("{CHAIN}={}", address(who))
 }
 
-/// The signing key that a command tells once, as JSON.
-fn secret(told: &str) -> String {
-    let told: Value = serde_json::from_str(told).unwrap();
-    secret_of(told["secret"].as_str().unwrap())
+/// The signing key that a command reports once, as JSON.
+fn secret(reported: &str) -> String {
+    let reported: Value = serde_json::from_str(reported).unwrap();
+    secret_of(reported["secret"].as_str().unwrap())
 }
 
 fn secret_of(key: &str) -> String {
@@ -492,15 +493,15 @@ async fn stage_of_secrets(port: u16, admin: u16) -> Stage {
 }
 
 /// Each operation, done and refused.
-async fn ask_all(told: &mut Told, stage: &Stage, port: u16, key: &str) {
+async fn ask_all(reported: &mut Output, stage: &Stage, port: u16, key: &str) {
     let api = format!("http://127.0.0.1:{port}");
     let deposit = stage.deposits()[0]["id"].as_str().unwrap().to_owned();
     let form = json!({ "request_id": "i", "type": "BUSINESS", "label": "live" });
-    let identity = told.ask(&api, key, ("POST", "/v2/identities"), Some(form), 201).await;
+    let identity = reported.ask(&api, key, ("POST", "/v2/identities"), Some(form), 201).await;
     let identity = identity["id"].as_str().unwrap();
     let addresses = json!([{ "chains": [CHAIN], "address": address(0xd0).to_string() }]);
     let form = json!({ "request_id": "a", "identity_id": identity, "type": "SEGREGATED", "addresses": addresses });
-    told.ask(&api, key, ("POST", "/v2/accounts"), Some(form), 201).await;
+    reported.ask(&api, key, ("POST", "/v2/accounts"), Some(form), 201).await;
     for (path, status) in [
         ("/v2/accounts", 200),
         ("/v2/accounts/alice", 200),
@@ -516,27 +517,27 @@ async fn ask_all(told: &mut Told, stage: &Stage, port: u16, key: &str) {
         ("/docs/", 200),
         ("/openapi.json", 200),
     ] {
-        told.ask(&api, key, ("GET", path), None, status).await;
+        reported.ask(&api, key, ("GET", path), None, status).await;
     }
     let form =
         json!({ "url": "https://hook-name.example/hook-path?token=hook-token", "label": "hook", "ed25519": true });
-    let made = told.ask(&api, key, ("POST", "/v2/webhooks"), Some(form), 201).await;
+    let made = reported.ask(&api, key, ("POST", "/v2/webhooks"), Some(form), 201).await;
     let path = format!("/v2/webhooks/{}", made["id"].as_str().unwrap());
-    told.ask(&api, key, ("GET", &path), None, 200).await;
-    told.ask(&api, key, ("POST", &format!("{path}/rotate-key")), None, 200).await;
-    told.ask(&api, key, ("POST", &format!("{path}/test")), Some(json!({})), 202).await;
-    told.ask(&api, key, ("POST", &format!("{path}/test")), Some(json!({ "event": "hook" })), 400).await;
-    told.ask(&api, key, ("DELETE", &path), None, 200).await;
-    told.ask(&api, key, ("DELETE", &path), None, 404).await;
+    reported.ask(&api, key, ("GET", &path), None, 200).await;
+    reported.ask(&api, key, ("POST", &format!("{path}/rotate-key")), None, 200).await;
+    reported.ask(&api, key, ("POST", &format!("{path}/test")), Some(json!({})), 202).await;
+    reported.ask(&api, key, ("POST", &format!("{path}/test")), Some(json!({ "event": "hook" })), 400).await;
+    reported.ask(&api, key, ("DELETE", &path), None, 200).await;
+    reported.ask(&api, key, ("DELETE", &path), None, 404).await;
 }
 
 /// A request that is signed as it must be, and the same one once more: who reads its token within its time may be the first to
 /// send it.
-async fn ask_signed(told: &mut Told, port: u16) {
+async fn ask_signed(reported: &mut Output, port: u16) {
     let create = ["key", "create", "--name", "signing", "--scope", "read"];
-    let key = told.run_for(&create, &[0], |key| vec![key[16..59].to_owned()]).trim().to_owned();
+    let key = reported.run_for(&create, &[0], |key| vec![key[16..59].to_owned()]).trim().to_owned();
     let pair = [&["key", "pair", "--public-key", "client.pem", &key[8..16]][..], &WHY].concat();
-    let paired = told.run(&pair, 0);
+    let paired = reported.run(&pair, 0);
     let host = paired.trim_end().rsplit(' ').next().unwrap();
     let (path, secs) = ("/v2/assets", Clock::system().now().0 / 1_000_000);
     let claims = json!({
@@ -553,10 +554,10 @@ async fn ask_signed(told: &mut Told, port: u16) {
         let request = client.get(format!("http://127.0.0.1:{port}{path}")).bearer_auth(&key);
         let answer = request.header("x-request-signature", format!("{signed}.{signature}")).send().await.unwrap();
         assert_eq!(answer.status(), status);
-        told.of_others.push(format!("{:?}", answer.headers()));
-        told.of_others.push(answer.text().await.unwrap());
+        reported.of_others.push(format!("{:?}", answer.headers()));
+        reported.of_others.push(answer.text().await.unwrap());
     }
-    told.secrets.push(signature);
+    reported.secrets.push(signature);
 }
 
 /// Requests that are answered and refused; whatever came back, headers and all.

@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 use sqlx::Connection as _;
 
-use crate::hook::{Hook, Told};
+use crate::hook::{Arrived, Hook};
 use crate::postgres::Server;
 use crate::stage::{Engine, Stage, address, full};
 
@@ -141,12 +141,12 @@ async fn two_instances_send_each_event_once_and_one_that_was_stopped_writes_noth
     assert_eq!(new.stop().0, Some(0));
 
     // The old one has attempts under way when it is stopped.
-    let so_far = hook.told().len();
+    let so_far = hook.reported().len();
     hook.set_open(false);
     pay(&mut stage).await;
-    hook.until("attempts under way", PATIENCE, |told| told.len() == so_far + BLOCK_DEPOSITS).await;
+    hook.until("attempts under way", PATIENCE, |reported| reported.len() == so_far + BLOCK_DEPOSITS).await;
     old.signal("STOP");
-    let held: BTreeSet<String> = hook.told().split_off(so_far).into_iter().map(|told| told.event).collect();
+    let held: BTreeSet<String> = hook.reported().split_off(so_far).into_iter().map(|reported| reported.event).collect();
     let new = stage.start();
     hook.set_open(true);
     stage.node.mine(3).await.unwrap();
@@ -156,14 +156,14 @@ async fn two_instances_send_each_event_once_and_one_that_was_stopped_writes_noth
     hook.until("the acknowledgements", PATIENCE, |_| held.iter().all(|event| shown(&stage, event).0 == "DELIVERED"))
         .await;
     let before: Vec<_> = held.iter().map(|event| shown(&stage, event)).collect();
-    let sent = hook.told().len();
+    let sent = hook.reported().len();
 
     old.signal("CONT");
     hook.until("its answers", PATIENCE, |_| old.log().matches("ended after its lease").count() >= held.len()).await;
     let after: Vec<_> = held.iter().map(|event| shown(&stage, event)).collect();
     assert_eq!(after, before, "it writes nothing");
     assert!(after.iter().all(|(_, numbers)| !numbers.contains(&1)), "{after:?}");
-    assert_eq!(hook.told().len(), sent, "and sends nothing");
+    assert_eq!(hook.reported().len(), sent, "and sends nothing");
     assert_eq!(hook.repeated(), &held | &late, "only what nobody knew the outcome of came again");
     assert_eq!(hook.assert_all_in_order(11 * BLOCK_DEPOSITS), []);
     println!(
@@ -195,19 +195,20 @@ async fn kills(engine: Engine) {
         // In every second life nothing is answered: its kill interrupts what came, however slow the machine is.
         let is_answered = life % 2 == 1;
         hook.set_open(is_answered);
-        let before = hook.told().len();
+        let before = hook.reported().len();
         let service = stage.start();
         pay(&mut stage).await;
-        hook.until("something to interrupt", PATIENCE, |told| told.len() > before).await;
+        hook.until("something to interrupt", PATIENCE, |reported| reported.len() > before).await;
         if is_answered {
             tokio::time::sleep(Duration::from_millis(rng.random_range(0..150))).await;
         }
         service.kill();
         hook.set_open(true);
-        let (told, delivered) = (hook.told(), delivered(&stage));
-        let is_cut_off = |told: &Told| !delivered.contains(&told.event);
-        in_the_middle += usize::from(told[before..].iter().any(is_cut_off));
-        interrupted.extend(told.iter().filter(|told| is_cut_off(told)).map(|told| told.event.clone()));
+        let (reported, delivered) = (hook.reported(), delivered(&stage));
+        let is_cut_off = |reported: &Arrived| !delivered.contains(&reported.event);
+        in_the_middle += usize::from(reported[before..].iter().any(is_cut_off));
+        interrupted
+            .extend(reported.iter().filter(|reported| is_cut_off(reported)).map(|reported| reported.event.clone()));
         settled.add(delivered, &hook);
     }
     stage.node.mine(3).await.unwrap();
@@ -220,7 +221,7 @@ async fn kills(engine: Engine) {
     // Nobody knows whether they arrived.
     hook.until("those that were cut off, again", LEASES_PATIENCE, |_| interrupted.is_subset(&hook.repeated())).await;
     settled.assert_none_came_again(&hook);
-    let repeats = hook.told().len() - hook.times().len();
+    let repeats = hook.reported().len() - hook.times().len();
     println!(
         "{mode}, {engine:?}: {in_the_middle} of {count} kills in the middle of {} attempts, {} events, 0 lost, {repeats} \
          sent again",
@@ -241,9 +242,9 @@ async fn a_database_that_crashes_in_the_middle_of_attempts_loses_no_event() {
     set_up(&stage, &hook).await;
     let mut service = stage.start();
     for round in 0..ROUNDS {
-        let before = hook.told().len();
+        let before = hook.reported().len();
         pay(&mut stage).await;
-        hook.until("attempts under way", PATIENCE, |told| told.len() > before).await;
+        hook.until("attempts under way", PATIENCE, |reported| reported.len() > before).await;
         server.stop_at_once();
         // They end while there is nothing to write it down in.
         tokio::time::sleep(Duration::from_millis(400)).await;

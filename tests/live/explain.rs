@@ -25,10 +25,10 @@ async fn each_leg_of_a_transaction_is_explained_from_pending_to_credited() {
     let deposits = stage.until("one PENDING", |deposits| deposits.len() == 1).await;
     let hash = deposits[0]["transaction_hash"].as_str().unwrap();
 
-    let told = explained(&stage, hash);
-    assert_eq!(told["chain"], "ETHEREUM_TESTNET");
-    assert_eq!((&told["transaction_hash"], &told["block"]["final"]), (&json!(hash), &json!(false)));
-    let legs = told["legs"].as_array().unwrap();
+    let reported = explained(&stage, hash);
+    assert_eq!(reported["chain"], "ETHEREUM_TESTNET");
+    assert_eq!((&reported["transaction_hash"], &reported["block"]["final"]), (&json!(hash), &json!(false)));
+    let legs = reported["legs"].as_array().unwrap();
     let verdicts: Vec<(&Value, &Value)> = legs.iter().map(|leg| (&leg["verdict"], &leg["amount"])).collect();
     assert_eq!(verdicts, [(&json!("pending"), &json!("5")), (&json!("not_watched"), &json!("0.000007"))]);
     assert_eq!(legs[0]["deposit"]["id"], deposits[0]["id"]);

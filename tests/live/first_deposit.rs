@@ -43,10 +43,10 @@ async fn from_block_to_webhook_and_api(engine: Engine) {
     stage.node.mine(2).await.unwrap();
     let deposits =
         stage.until("three CONFIRMED", |d| d.len() == 3 && d.iter().all(|d| d["status"] == "CONFIRMED")).await;
-    let mut told: Vec<(&str, &str)> =
+    let mut reported: Vec<(&str, &str)> =
         deposits.iter().map(|d| (d["amount"].as_str().unwrap(), d["currency_symbol"].as_str().unwrap())).collect();
-    told.sort_unstable();
-    assert_eq!(told, [("1.5", "ETH"), ("5", "USDC"), ("5", "USDC")]);
+    reported.sort_unstable();
+    assert_eq!(reported, [("1.5", "ETH"), ("5", "USDC"), ("5", "USDC")]);
     assert_eq!(stage.node.balance_of(&stage.token, &address(ALICE)).await.unwrap(), U256::from(10_000_000));
 
     let log = arrived(&stage, 6).await;
@@ -92,7 +92,7 @@ async fn the_api_answers_with_a_key_and_health_turns_with_the_service() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_added_beside_the_running_service_is_matched_from_the_block_it_is_told() {
+async fn an_address_added_beside_the_running_service_is_matched_from_the_block_it_is_reported() {
     let mut stage = Stage::new(Engine::Sqlite).await;
     stage.set_up("alice", &address(ALICE)).await;
     let _service = stage.start();
@@ -126,15 +126,15 @@ async fn no_proxy_of_the_environment_hears_of_an_event_or_of_a_node() {
     let begun = Instant::now();
     let is_over = || stage.receiver.log().len() == 2 || begun.elapsed() > PATIENCE;
     // Whoever asked for the proxy waits there.
-    let heard = loop {
+    let responses = loop {
         match proxy.accept() {
             Err(error) if error.kind() == ErrorKind::WouldBlock && !is_over() => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            heard => break heard.map(drop).map_err(|error| error.kind()),
+            responses => break responses.map(drop).map_err(|error| error.kind()),
         }
     };
-    assert_eq!(heard, Err(ErrorKind::WouldBlock), "a proxy was asked: {}", service.log());
+    assert_eq!(responses, Err(ErrorKind::WouldBlock), "a proxy was asked: {}", service.log());
     assert_eq!(stage.receiver.log().len(), 2, "PENDING and CONFIRMED: {}", service.log());
 }
 

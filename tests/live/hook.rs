@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 /// A request, in the order of arrival. What an event has not is empty.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Told {
+pub(crate) struct Arrived {
     pub(crate) event: String,
     pub(crate) deposit: String,
     pub(crate) status: String,
@@ -31,7 +31,7 @@ pub(crate) struct Hook {
 }
 
 struct Shared {
-    told: Mutex<Vec<Told>>,
+    reported: Mutex<Vec<Arrived>>,
     /// Answers are given while it is open.
     open: watch::Sender<bool>,
     /// Each answer takes another part of this.
@@ -44,8 +44,8 @@ impl Hook {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let latency_ms = u64::try_from(latency.as_millis()).unwrap().max(1);
-        let (told, open, turn) = (Mutex::default(), watch::Sender::new(true), AtomicU64::new(0));
-        let shared = Arc::new(Shared { told, open, latency_ms, turn });
+        let (reported, open, turn) = (Mutex::default(), watch::Sender::new(true), AtomicU64::new(0));
+        let shared = Arc::new(Shared { reported, open, latency_ms, turn });
         let router = Router::new().route("/", post(receive)).with_state(Arc::clone(&shared));
         let mut server = JoinSet::new();
         server.spawn(axum::serve(listener, router).into_future());
@@ -58,37 +58,37 @@ impl Hook {
     }
 
     /// Every request so far.
-    pub(crate) fn told(&self) -> Vec<Told> {
-        self.shared.told.lock().unwrap().clone()
+    pub(crate) fn reported(&self) -> Vec<Arrived> {
+        self.shared.reported.lock().unwrap().clone()
     }
 
     /// How often each event came.
     pub(crate) fn times(&self) -> BTreeMap<String, usize> {
         let mut times = BTreeMap::new();
-        self.told().into_iter().for_each(|told| *times.entry(told.event).or_default() += 1);
+        self.reported().into_iter().for_each(|reported| *times.entry(reported.event).or_default() += 1);
         times
     }
 
     /// Waits until `wanted`.
-    pub(crate) async fn until(&self, what: &str, patience: Duration, wanted: impl Fn(&[Told]) -> bool) {
+    pub(crate) async fn until(&self, what: &str, patience: Duration, wanted: impl Fn(&[Arrived]) -> bool) {
         let begun = Instant::now();
-        while !wanted(&self.told()) {
-            assert!(begun.elapsed() < patience, "{what} did not come true: {} requests", self.told().len());
+        while !wanted(&self.reported()) {
+            assert!(begun.elapsed() < patience, "{what} did not come true: {} requests", self.reported().len());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
     /// Both events of each of so many deposits came, the later one behind the earlier, however often; what came again
-    /// behind the later one is told.
-    pub(crate) fn assert_all_in_order(&self, deposits: usize) -> Vec<Told> {
+    /// behind the later one is reported.
+    pub(crate) fn assert_all_in_order(&self, deposits: usize) -> Vec<Arrived> {
         let mut first: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut behind = Vec::new();
-        for told in self.told() {
-            let statuses = first.entry(told.deposit.clone()).or_default();
-            if !statuses.contains(&told.status) {
-                statuses.push(told.status.clone());
-            } else if statuses.last() != Some(&told.status) {
-                behind.push(told);
+        for reported in self.reported() {
+            let statuses = first.entry(reported.deposit.clone()).or_default();
+            if !statuses.contains(&reported.status) {
+                statuses.push(reported.status.clone());
+            } else if statuses.last() != Some(&reported.status) {
+                behind.push(reported);
             }
         }
         assert_eq!(first.len(), deposits, "every deposit is told");
@@ -108,8 +108,8 @@ async fn receive(State(shared): State<Arc<Shared>>, body: String) {
     let envelope: Value = serde_json::from_str(&body).unwrap();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let data = &envelope["data"];
-    let told = Told { event: text(&envelope["id"]), deposit: text(&data["id"]), status: text(&data["status"]) };
-    shared.told.lock().unwrap().push(told);
+    let reported = Arrived { event: text(&envelope["id"]), deposit: text(&data["id"]), status: text(&data["status"]) };
+    shared.reported.lock().unwrap().push(reported);
     let millis = shared.turn.fetch_add(7, Ordering::Relaxed) % shared.latency_ms;
     tokio::time::sleep(Duration::from_millis(millis)).await;
     // It ends with the hook.

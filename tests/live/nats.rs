@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
-use crate::hook::{Hook, Told};
+use crate::hook::{Arrived, Hook};
 use crate::nats_server::{LossyDoor, NatsServer, assert_each_once_and_in_order};
 use crate::stage::{Engine, Stage, address, full};
 
@@ -71,7 +71,7 @@ async fn assert_all_arrived(stage: &Stage, server: &NatsServer, deposits: usize,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_event_is_in_the_stream_once_and_status_tells_of_it() {
+async fn every_event_is_in_the_stream_once_and_status_reports_of_it() {
     let server = NatsServer::start();
     let hook = Hook::start(Duration::from_millis(1)).await;
     let mut stage = stage(Engine::Sqlite, &server.url(), "a.b", &hook).await;
@@ -112,7 +112,7 @@ async fn a_server_that_is_killed_again_and_again_loses_nothing_and_keeps_back_no
     let service = stage.start();
     for round in 1..=rounds {
         until_sink(&stage, "up", PATIENCE, |sink| sink["state"] == "up").await;
-        let told = 2 * round * BLOCK_DEPOSITS;
+        let reported = 2 * round * BLOCK_DEPOSITS;
         if round % 2 == 0 {
             // Somewhere between the first message of the block and the last, or a little later.
             let before = server.stored().await.len();
@@ -122,11 +122,11 @@ async fn a_server_that_is_killed_again_and_again_loses_nothing_and_keeps_back_no
             // What it is sent dies with it: the webhook's were claimed together with its own.
             server.signal("STOP");
             pay(&mut stage).await;
-            hook.until("claims", PATIENCE, |_| hook.times().len() >= told - BLOCK_DEPOSITS).await;
+            hook.until("claims", PATIENCE, |_| hook.times().len() >= reported - BLOCK_DEPOSITS).await;
         }
         server.kill();
         pay(&mut stage).await;
-        hook.until("webhooks go on", PATIENCE, |_| hook.times().len() >= told).await;
+        hook.until("webhooks go on", PATIENCE, |_| hook.times().len() >= reported).await;
         until_sink(&stage, "away", PATIENCE, |sink| sink["state"] == "away").await;
         server.start_again();
     }
@@ -209,8 +209,8 @@ async fn kills(engine: Engine) {
             server.signal("STOP");
             pay(&mut stage).await;
             blocks += 1;
-            let is_new = |told: &Told| known.iter().all(|deposit| deposit["id"] != told.deposit.as_str());
-            hook.until("claims", PATIENCE, |told| told.iter().any(is_new)).await;
+            let is_new = |reported: &Arrived| known.iter().all(|deposit| deposit["id"] != reported.deposit.as_str());
+            hook.until("claims", PATIENCE, |reported| reported.iter().any(is_new)).await;
             service.kill();
             server.signal("CONT");
         }

@@ -107,7 +107,7 @@ impl NatsServer {
         ContextBuilder::new().timeout(PATIENCE).build(connected.unwrap())
     }
 
-    /// The stream, when there is one. A server that does not tell is asked again.
+    /// The stream, when there is one. A server that does not report is asked again.
     async fn stream(&self) -> Option<Stream> {
         let begun = Instant::now();
         loop {
@@ -224,13 +224,13 @@ pub(crate) fn assert_each_once_and_in_order(stored: &[Stored], events: &[Value],
     wanted.sort_unstable();
     found.sort_unstable();
     assert_eq!(found, wanted, "each event once");
-    let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut reported: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for Stored { subject, message_id, payload } in stored {
         let envelope: Value = serde_json::from_str(payload).unwrap();
         assert_eq!(envelope["id"], message_id.as_str());
         assert_eq!(subject, &format!("landfall.deposit_v2.{account}"));
         let (deposit, status) = (envelope["data"]["id"].to_string(), envelope["data"]["status"].as_str().unwrap());
-        told.entry(deposit).or_default().push(status.to_owned());
+        reported.entry(deposit).or_default().push(status.to_owned());
     }
-    assert!(told.values().all(|statuses| statuses == &["PENDING", "CONFIRMED"]), "in order: {told:#?}");
+    assert!(reported.values().all(|statuses| statuses == &["PENDING", "CONFIRMED"]), "in order: {reported:#?}");
 }

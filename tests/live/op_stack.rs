@@ -38,10 +38,10 @@ async fn e19_what_the_op_stack_mints_is_credited_also_when_the_transaction_fails
     base.mine(3).await.unwrap();
     let all_confirmed = |d: &[Value]| d.len() == 3 && d.iter().all(|d| d["status"] == "CONFIRMED");
     let deposits = stage.until("three CONFIRMED", all_confirmed).await;
-    let mut told: Vec<(&str, &str)> =
+    let mut reported: Vec<(&str, &str)> =
         deposits.iter().map(|d| (d["account_id"].as_str().unwrap(), d["amount"].as_str().unwrap())).collect();
-    told.sort_unstable();
-    assert_eq!(told, [("alice", "0.5"), ("alice", "1"), ("bob", "0.4")]);
+    reported.sort_unstable();
+    assert_eq!(reported, [("alice", "0.5"), ("alice", "1"), ("bob", "0.4")]);
     assert_eq!(base.balance(&address(ALICE)).await.unwrap(), U256::from(ETHER / 10 * 11), "1 - 0.4 + 0.5");
     assert_eq!(base.balance(&address(BOB)).await.unwrap(), U256::from(ETHER / 10 * 4));
     assert!(service.is_running(), "{}", service.log());

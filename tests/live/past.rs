@@ -37,7 +37,7 @@ fn add(stage: &Stage, account: &str, address: &Address) {
 }
 
 /// Every deposit's id, status and number of events, for comparing stores.
-fn told(stage: &Stage) -> Vec<(String, String)> {
+fn reported(stage: &Stage) -> Vec<(String, String)> {
     let field = |deposit: &Value, name: &str| deposit[name].as_str().unwrap().to_owned();
     let mut all: Vec<_> = stage.deposits().iter().map(|it| (field(it, "id"), field(it, "status"))).collect();
     all.sort();
@@ -176,7 +176,7 @@ async fn a_terminal_shows_a_bar_for_each_chain_that_catches_up_below_whole_lines
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_terminal_that_goes_away_ends_nobody_who_was_told_to_stay() {
+async fn a_terminal_that_goes_away_ends_nobody_who_was_reported_to_stay() {
     let stage = Stage::new(Engine::Sqlite).await;
     stage.node.mine(1_000).await.unwrap();
     let proxy = Proxy::start(&stage.node).await;
@@ -267,7 +267,7 @@ async fn ctrl_c_ends_a_backfill_cleanly_and_the_same_command_finishes_as_if_it_h
         (&resumed["done"], &resumed["traces"]["state"], &resumed["found"]),
         (&true.into(), &"read".into(), &6.into())
     );
-    let interrupted = told(&stage);
+    let interrupted = reported(&stage);
     assert!(interrupted.len() == 6 && interrupted.iter().all(|(_, status)| status == "CONFIRMED"), "{interrupted:?}");
 
     // Another store, and nobody presses a key.
@@ -275,7 +275,7 @@ async fn ctrl_c_ends_a_backfill_cleanly_and_the_same_command_finishes_as_if_it_h
     add(&stage, "alice", &address(ALICE));
     add(&stage, "bob", &address(BOB));
     stage.ok(&arguments);
-    assert_eq!(told(&stage), interrupted, "the same ids and statuses");
+    assert_eq!(reported(&stage), interrupted, "the same ids and statuses");
 }
 
 /// Whether the bar of this lane has shown a position above its first, which is 1: block 0 holds nothing.
@@ -310,7 +310,7 @@ async fn where_no_node_traces_backfill_and_rescan_say_so_and_do_not_claim_to_be_
     proxy.refuse_traces(false);
     let done: Value = serde_json::from_str(&stage.ok(&[&arguments[..], &["--json"]].concat())).unwrap();
     assert_eq!((&done["found"], &done["traces"]["state"]), (&6.into(), &"read".into()), "{done}");
-    assert_eq!(told(&stage).len(), 6);
+    assert_eq!(reported(&stage).len(), 6);
 
     // Declared: then nothing is left out unsaid either.
     let declared = config.replace("poll_ms = 50", "poll_ms = 50\nnative = \"top_level\"");
@@ -335,7 +335,7 @@ async fn a_rescan_finds_what_was_planted_in_both_lanes_and_repairs_it() {
     let to = stage.node.block("finalized").await.unwrap().number.to_string();
     let rescan = |more: &[&str]| stage.run(&[&["rescan", "--chain", CHAIN, "--from", "0", "--to", &to], more].concat());
     assert_eq!(rescan(&[]).status.code(), Some(0));
-    let before = told(&stage);
+    let before = reported(&stage);
     stage.sqlite("DELETE FROM inclusions; DELETE FROM deliveries; DELETE FROM events; DELETE FROM deposits;").await;
     let found = rescan(&[]);
     let text = String::from_utf8(found.stdout).unwrap();
@@ -344,5 +344,5 @@ async fn a_rescan_finds_what_was_planted_in_both_lanes_and_repairs_it() {
     assert_eq!(text.matches("is not on record (says one endpoint)").count(), 1, "{text}");
     assert_eq!(rescan(&["--repair"]).status.code(), Some(1), "what was found was found");
     assert_eq!(rescan(&[]).status.code(), Some(0));
-    assert_eq!(told(&stage), before, "the same ids, CONFIRMED again");
+    assert_eq!(reported(&stage), before, "the same ids, CONFIRMED again");
 }

@@ -33,11 +33,11 @@ pub(crate) struct Played {
     /// One of our accounts, whose key the node has.
     pub(crate) bob: Address,
     pub(crate) outsider: Address,
-    told: BTreeMap<&'static str, Told>,
+    reported: BTreeMap<&'static str, Reported>,
 }
 
 /// What the program tells of one transaction.
-pub(crate) struct Told {
+pub(crate) struct Reported {
     pub(crate) deposits: Vec<Value>,
     pub(crate) legs: Vec<Value>,
 }
@@ -52,19 +52,19 @@ pub(crate) fn played() -> &'static Played {
 }
 
 /// What is told of the transaction that was sent under this name.
-pub(crate) fn told(name: &str) -> &'static Told {
-    played().told.get(name).unwrap_or_else(|| panic!("no transaction was sent as {name:?}"))
+pub(crate) fn reported(name: &str) -> &'static Reported {
+    played().reported.get(name).unwrap_or_else(|| panic!("no transaction was sent as {name:?}"))
 }
 
 impl Played {
     /// The deposits to `address`, of whatever transaction.
     pub(crate) fn of(&self, address: &Address) -> impl Iterator<Item = &Value> {
         let address = address.to_string();
-        self.told.values().flat_map(|told| &told.deposits).filter(move |d| d["account_address"] == address)
+        self.reported.values().flat_map(|reported| &reported.deposits).filter(move |d| d["account_address"] == address)
     }
 }
 
-impl Told {
+impl Reported {
     /// Account, amount and symbol of each deposit, in alphabetical order.
     pub(crate) fn credits(&self) -> Vec<String> {
         let text = |deposit: &Value, field: &str| deposit[field].as_str().unwrap().to_owned();
@@ -77,10 +77,10 @@ impl Told {
 
     /// Verdict and base units of each leg to `recipient`, those of the roots first.
     pub(crate) fn verdicts(&self, recipient: &Address) -> Vec<String> {
-        let told =
+        let reported =
             |leg: &Value| format!("{} {}", leg["verdict"].as_str().unwrap(), leg["base_units"].as_str().unwrap());
         let theirs = |leg: &&Value| leg["destination_address"] == recipient.to_string();
-        self.legs.iter().filter(theirs).map(told).collect()
+        self.legs.iter().filter(theirs).map(reported).collect()
     }
 
     /// What a field of each deposit says.
@@ -123,7 +123,7 @@ async fn play() -> Played {
 
     let service = stage.start();
     let deposits = settled(&stage).await;
-    let mut told = BTreeMap::new();
+    let mut reported = BTreeMap::new();
     for (name, hash) in sent {
         let legs: Value =
             serde_json::from_str(&stage.ok(&["deposit", "explain", "ETHEREUM_TESTNET", &hash, "--json"])).unwrap();
@@ -133,13 +133,13 @@ async fn play() -> Played {
             "{name}: {legs}"
         );
         let deposits = deposits.iter().filter(|d| d["transaction_hash"] == *hash).cloned().collect();
-        let of_tx = Told { deposits, legs: legs["legs"].as_array().unwrap().clone() };
-        assert!(told.insert(name, of_tx).is_none(), "{name} is the name of two");
+        let of_tx = Reported { deposits, legs: legs["legs"].as_array().unwrap().clone() };
+        assert!(reported.insert(name, of_tx).is_none(), "{name} is the name of two");
     }
     assert_eq!(service.stop().0, Some(0));
-    let known: usize = told.values().map(|told| told.deposits.len()).sum();
+    let known: usize = reported.values().map(|reported| reported.deposits.len()).sum();
     assert_eq!(known, deposits.len(), "each deposit is of a transaction that was sent to be told of: {deposits:#?}");
-    Played { payer, bob, outsider, told }
+    Played { payer, bob, outsider, reported }
 }
 
 /// Every deposit, when both lanes have read the chain through and nothing waits.
@@ -227,7 +227,7 @@ impl Sender<'_> {
         self.send("E6 poisoning", outsider, usdc, 0, call(TRANSFER_FROM, &[word(&self.bob), to, U256::ZERO])).await;
     }
 
-    /// Rows E3, E4, E5, E12, E14: contracts that lie, or do not tell.
+    /// Rows E3, E4, E5, E12, E14: contracts that lie, or do not report.
     async fn seem_to_pay(&mut self) {
         let (payer, from, to) = (self.payer, word(&self.payer), word(&ALICE));
         self.send("E3", payer, ODD_TOKEN, 0, token::transfer(&ALICE, U256::from(3))).await;

@@ -41,14 +41,15 @@ async fn e17_what_pols_own_contract_logs_is_no_credit_beside_the_chains_log() {
 
     let service = stage.start();
     let deposits = stage.until("one CONFIRMED", |d| d.iter().any(|d| d["status"] == "CONFIRMED")).await;
-    let told: Vec<_> = deposits.iter().map(|d| [&d["amount"], &d["currency_symbol"], &d["source_address"]]).collect();
-    assert_eq!(told, [[&json!("0.000000000000000008"), &json!("POL"), &json!(POL.to_string())]]);
+    let reported: Vec<_> =
+        deposits.iter().map(|d| [&d["amount"], &d["currency_symbol"], &d["source_address"]]).collect();
+    assert_eq!(reported, [[&json!("0.000000000000000008"), &json!("POL"), &json!(POL.to_string())]]);
     assert_eq!(deposits[0]["transaction_hash"], sent[1]);
     // What bor did not log was not seen, and what the contract says of it is nothing.
     let verdicts = |hash: &str| -> Vec<Value> {
-        let told: Value =
+        let reported: Value =
             serde_json::from_str(&stage.ok(&["deposit", "explain", "POLYGON_AMOY", hash, "--json"])).unwrap();
-        told["legs"].as_array().unwrap().iter().map(|leg| leg["verdict"].clone()).collect()
+        reported["legs"].as_array().unwrap().iter().map(|leg| leg["verdict"].clone()).collect()
     };
     assert!(verdicts(&sent[0]).iter().all(|verdict| verdict != "credited"), "{:?}", verdicts(&sent[0]));
     assert_eq!(verdicts(&sent[1]).iter().filter(|verdict| *verdict == "credited").count(), 1);

@@ -47,7 +47,7 @@ struct Manner {
     lie_in_traces: Option<Lie>,
 }
 
-/// What is told, and what in its place.
+/// What is reported, and what in its place.
 #[derive(Clone)]
 struct Lie {
     payee: String,
@@ -99,14 +99,14 @@ impl Behind {
     async fn ask(&self, call: String, is_of_traces: bool) -> String {
         let request = self.client.post(&self.url).header("content-type", "application/json").body(call);
         let traces = Arc::clone(&self.traces);
-        let (tell, told) = oneshot::channel();
+        let (report, reported) = oneshot::channel();
         self.asked.lock().unwrap().spawn(async move {
             let _one = if is_of_traces { Some(traces.read_owned().await) } else { None };
             let answer = request.send().await.unwrap().text().await.unwrap();
             // Who asked may be gone.
-            let _ = tell.send(answer);
+            let _ = report.send(answer);
         });
-        told.await.unwrap()
+        reported.await.unwrap()
     }
 }
 

@@ -82,14 +82,14 @@ async fn r3_an_orphaned_transaction_that_never_returns_fails_and_one_that_return
     stage.node.mine(1).await.unwrap();
     stage.until_status("3", "PENDING").await;
     stage.node.reorg(1).await.unwrap();
-    // Other people's blocks go on; the payer's nonce stays unused, so only the grace can tell.
+    // Other people's blocks go on; the payer's nonce stays unused, so only the grace can report.
     for _ in 0..40 {
         stage.node.mine(1).await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     stage.until_status("3", "FAILED").await;
 
-    stage.take_back(1);
+    stage.disconnect_to(1);
     let returning = stage.pay_token(address(ALICE), 4_000_000).await;
     stage.node.mine(1).await.unwrap();
     stage.until_status("4", "PENDING").await;
@@ -108,7 +108,7 @@ async fn r4_a_replaced_transaction_fails_when_the_winner_is_final() {
     stage.node.mine(1).await.unwrap();
     stage.until_status("3", "PENDING").await;
     stage.node.reorg(1).await.unwrap();
-    stage.take_back(1);
+    stage.disconnect_to(1);
     stage.pay_token(address(BOB), 9_000_000).await;
     stage.node.mine(4).await.unwrap();
     stage.until_status("3", "FAILED").await;
@@ -174,7 +174,7 @@ async fn r6_a_reorg_below_finalized_halts_the_chain_and_says_what_to_do() {
     stage.ok(&["incident", "resolve", incident["id"].as_str().unwrap(), "--reason", "taken back in the books"]);
     assert_eq!(stage.ok(&["incident", "list"]), "");
     assert_eq!(stage.deposits()[0]["status"], "CONFIRMED", "what was told stays told");
-    stage.take_back(1);
+    stage.disconnect_to(1);
     stage.pay_token(address(ALICE), 4_000_000).await;
     stage.node.mine(3).await.unwrap();
     stage.until_status("4", "CONFIRMED").await;
@@ -194,7 +194,7 @@ async fn r6_what_a_confirmed_transaction_pays_after_a_reorg_below_finalized_is_n
     stage.ok(&["chain", "override", "ETHEREUM_TESTNET", "accept-reorg", "--reason", "compared with another node"]);
     stage.until_caught_up().await;
 
-    // The same transaction, in another block: another amount. The first was told, and stays; both would be too much.
+    // The same transaction, in another block: another amount. The first was reported, and stays; both would be too much.
     stage.send_again(&paid).await;
     stage.node.mine(4).await.unwrap();
     let both = stage.until("the second amount", |deposits| deposits.len() == 2).await;
@@ -221,7 +221,7 @@ async fn r6_what_a_confirmed_transaction_pays_after_a_reorg_below_finalized_is_n
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r11_what_only_replaced_blocks_hold_is_told_and_the_end_is_that_of_a_straight_scan() {
+async fn r11_what_only_replaced_blocks_hold_is_reported_and_the_end_is_that_of_a_straight_scan() {
     let (mut stage, service) = stage().await;
     // Bob is paid, and a block later nobody. Then both blocks are replaced, by as many: Bob's payment is gone, and the lower
     // one of the new holds one for Alice, whom no block named before.
@@ -243,7 +243,7 @@ async fn r11_what_only_replaced_blocks_hold_is_told_and_the_end_is_that_of_a_str
     assert!(replaced.number == newest.number && replaced.hash != newest.hash, "{replaced} {newest}");
     stage.until_status("0.000000000000000005", "PENDING").await;
     // Another payment takes the nonce of Bob's, so that it can never return.
-    stage.take_back(1);
+    stage.disconnect_to(1);
     stage.pay_native(stage.token, 0).await;
     stage.node.mine(4).await.unwrap();
     let settled = stage.until("both settled", |d| d.len() == 2 && d.iter().all(|d| d["status"] != "PENDING")).await;

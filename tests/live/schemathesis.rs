@@ -68,7 +68,7 @@ async fn the_api_answers_as_its_document_says_whatever_is_asked() {
     };
     let unsigned = Run { what: "unsigned, where a signature is compulsory", bearer: Some(&paired), ..refused };
     let cases = at_once(&admitted);
-    // What is refused has told nothing of what the document says.
+    // What is refused has reported nothing of what the document says.
     assert!(cases >= wanted, "{cases} cases; {wanted} are wanted");
     let refusals = at_once(&[unsigned, refused]);
     println!("{mode}: {cases} cases that were admitted, {refusals} that were refused");
@@ -133,7 +133,7 @@ impl Run<'_> {
         assert_eq!(said.contains("Authentication failed"), !is_admitted, "{what}: {said}");
         let cases = number(&said, " generated");
         if *is_admitted {
-            // What one operation tells is asked of the next.
+            // What one operation reports is asked of the next.
             let followed = number(&said, " covered / ");
             assert!(said.contains("\u{2705} Stateful\n") && followed > 0, "{what}: {said}");
             println!("{what}: {followed} links were followed");

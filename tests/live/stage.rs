@@ -202,7 +202,7 @@ impl Stage {
     }
 
     /// A node takes back the nonces of what a reorg dropped; so must we.
-    pub(crate) fn take_back(&mut self, transactions: u64) {
+    pub(crate) fn disconnect_to(&mut self, transactions: u64) {
         self.nonce -= transactions;
     }
 

@@ -108,7 +108,7 @@ async fn a_node_behind_tls_is_read_from_and_wakes_up_long_before_the_next_poll()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_trusted_wakes_nobody_and_is_told_without_secrets_while_polling_goes_on() {
+async fn what_is_not_trusted_wakes_nobody_and_is_reported_without_secrets_while_polling_goes_on() {
     let mut stage = Stage::new(Engine::Sqlite).await;
     stage.set_up("alice", &address(ALICE)).await;
     let node = stage.node.url().to_owned();
@@ -121,8 +121,8 @@ async fn what_is_not_trusted_wakes_nobody_and_is_told_without_secrets_while_poll
     stage.node.mine(1).await.unwrap();
     stage.until_status("0.000000000000000007", "PENDING").await;
     let begun = Instant::now();
-    let is_told = |ends: &str| endpoint(&stage, ends)["reason"].as_str().unwrap().contains("certificate");
-    while !(is_told("(wake-ups)") && is_told(&tls) && service.log().contains("wakes nobody")) {
+    let is_reported = |ends: &str| endpoint(&stage, ends)["reason"].as_str().unwrap().contains("certificate");
+    while !(is_reported("(wake-ups)") && is_reported(&tls) && service.log().contains("wakes nobody")) {
         assert!(begun.elapsed() < PATIENCE, "it is not told: {} {}", stage.status(), service.log());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -148,12 +148,12 @@ async fn a_webhook_behind_tls_gets_every_event_and_one_under_another_name_than_i
     let service = Service::start_with(stage.folder.path(), &[("SSL_CERT_FILE", &file("ca.pem"))]);
     stage.pay_native(address(ALICE), 7).await;
     stage.node.mine(3).await.unwrap();
-    hook.until("PENDING and CONFIRMED", PATIENCE, |told| told.len() == 2).await;
+    hook.until("PENDING and CONFIRMED", PATIENCE, |reported| reported.len() == 2).await;
     assert_eq!(hook.assert_all_in_order(1), []);
     let begun = Instant::now();
     while !service.log().contains("certificate not accepted") {
         assert!(begun.elapsed() < PATIENCE, "nobody refused the certificate: {}", service.log());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(other.told(), []);
+    assert_eq!(other.reported(), []);
 }

@@ -62,7 +62,7 @@ async fn the_balances_of_who_gets_the_fees_of_the_block_confirm_nothing() {
     let service = stage.start();
     stage.until_caught_up().await;
     pay_inside(&stage, &address(ALICE), 7).await;
-    // [E9] The block's tips are hers, which no transaction and no trace tells.
+    // [E9] The block's tips are hers, which no transaction and no trace reports.
     stage.node.rpc("anvil_setCoinbase", json!([address(ALICE).to_string()])).await.unwrap();
     stage.node.mine(1).await.unwrap();
     stage.node.rpc("anvil_setCoinbase", json!([address(0).to_string()])).await.unwrap();

@@ -56,17 +56,17 @@ impl Play {
         self.client.until("alice", &amounts.map(line)).await;
     }
 
-    /// So much was told in the log.
-    fn end(self, told: usize) {
-        assert_eq!(self.service.log().matches(UNEXPLAINED).count(), told);
+    /// So much was reported in the log.
+    fn end(self, reported: usize) {
+        assert_eq!(self.service.log().matches(UNEXPLAINED).count(), reported);
         self.service.kill();
     }
 
     /// Pays her until an entry is shown: she is read because something moved, and compared where her blocks were traced by
     /// then. How often she was paid.
-    async fn pay_until_told(&mut self) -> usize {
+    async fn pay_until_reported(&mut self) -> usize {
         let (begun, mut paid) = (Instant::now(), 0);
-        while self.told().is_empty() {
+        while self.reported().is_empty() {
             assert!(begun.elapsed() < PATIENCE, "nothing is told: {}", self.service.log());
             self.stage.pay_token(self.alice, 1_000_000).await;
             self.settle().await;
@@ -76,9 +76,9 @@ impl Play {
     }
 
     /// Asset and amount of each entry.
-    fn told(&self) -> Vec<String> {
-        let told = self.stage.ok(&["deposit", "unattributed", "--json"]);
-        told.lines().map(|line| entry(&serde_json::from_str(line).unwrap())).collect()
+    fn reported(&self) -> Vec<String> {
+        let reported = self.stage.ok(&["deposit", "unattributed", "--json"]);
+        reported.lines().map(|line| entry(&serde_json::from_str(line).unwrap())).collect()
     }
 }
 
@@ -88,7 +88,7 @@ fn entry(line: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e9_a_balance_that_was_set_is_told() {
+async fn e9_a_balance_that_was_set_is_reported() {
     for engine in [Engine::Sqlite, Engine::Postgres] {
         let mut play = Play::new(engine).await;
         play.settle().await;
@@ -107,15 +107,15 @@ async fn e9_a_balance_that_was_set_is_told() {
         let has = play.stage.node.balance(&alice).await.unwrap();
         let set = json!([alice.to_string(), format!("{:#x}", has + U256::from(7))]);
         play.stage.node.rpc("anvil_setBalance", set).await.unwrap();
-        let paid = play.pay_until_told().await;
-        assert_eq!(play.told(), ["ETH 0.000000000000000007"]);
+        let paid = play.pay_until_reported().await;
+        assert_eq!(play.reported(), ["ETH 0.000000000000000007"]);
         assert_eq!(play.stage.deposits().len(), 2 + paid);
         play.end(1);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e5_a_listed_token_that_keeps_a_fee_is_told() {
+async fn e5_a_listed_token_that_keeps_a_fee_is_reported() {
     let mut play = Play::new(Engine::Sqlite).await;
     play.settle().await;
     // Its log says 1,000, and her balance grows by 990.
@@ -123,9 +123,9 @@ async fn e5_a_listed_token_that_keeps_a_fee_is_told() {
     play.stage.call(FEE_TOKEN, with_fee).await;
     play.settle().await;
     play.stage.until_status("0.001", "CONFIRMED").await;
-    assert_eq!(play.told(), ["FEE -0.00001"]);
-    let told = play.stage.ok(&["deposit", "unattributed"]);
-    assert!(told.contains("unexplained_balance      -0.00001 FEE of alice at "), "{told}");
+    assert_eq!(play.reported(), ["FEE -0.00001"]);
+    let reported = play.stage.ok(&["deposit", "unattributed"]);
+    assert!(reported.contains("unexplained_balance      -0.00001 FEE of alice at "), "{reported}");
 
     // It contradicts a CONFIRMED deposit: a person must look.
     let open = play.stage.ok(&["incident", "list", "--json"]);

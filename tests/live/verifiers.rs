@@ -1,7 +1,7 @@
 //! The official verifiers of Standard Webhooks, from npm and PyPI, on the bytes that a receiver gets from us.
 //!
 //! `scripts/test` installs them and names the Python in `LANDFALL_PYTHON`. What is sent is sent by the product; the
-//! verifiers are told nothing but the key, the headers and the body.
+//! verifiers are reported nothing but the key, the headers and the body.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -12,8 +12,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::HeaderMap;
 use axum::routing::post;
-use landfall::decision::Author;
 use landfall::delivery::Delivery;
+use landfall::overrides::Author;
 use landfall::registry::{self, NewWebhook};
 use landfall::resolver::Resolver;
 use landfall::store::Db;

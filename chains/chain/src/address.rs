@@ -60,7 +60,7 @@ impl Address {
         }
     }
 
-    /// From stored bytes; their length tells the family.
+    /// From stored bytes; their length reports the family.
     ///
     /// # Errors
     /// Any length but 20 and 32.

@@ -107,7 +107,7 @@ mod tests {
             tx: TxRef { id: TxId::Evm([tx; 32]), life: TxLife::Nonce { signer: sender, nonce: 0 } },
             asset: AssetId::Native,
             sender,
-            sender_rule: SenderRule::Told,
+            sender_rule: SenderRule::Reported,
             recipient: Address::Evm([recipient; 20]),
             amount: U256::from(amount),
             nth: 0,

@@ -82,8 +82,8 @@ pub struct Inside {
     /// Addresses that may have run code in the block although they have none before and after it: those that the report says
     /// were created, and those that a delegation names (EIP-7702).
     pub ran_code: BTreeSet<Address>,
-    /// Who paid for a transaction of the block what is not told in full.
-    pub untold_fees: BTreeSet<Address>,
+    /// Who paid for a transaction of the block what is not reported in full.
+    pub unreported_fees: BTreeSet<Address>,
     /// Whether two of those who reported the same run different software: one mistake of a program is not in both.
     pub by_two_engines: bool,
 }
@@ -93,7 +93,7 @@ pub struct Inside {
 pub enum Debits {
     /// Each transfer is the debit of its sender.
     ByLegs,
-    /// What each `sender` lost by a transaction, net. Where transfers are net gains, theirs do not tell it: several may
+    /// What each `sender` lost by a transaction, net. Where transfers are net gains, theirs do not report it: several may
     /// have paid for one. The recipient is one who gained, or the sender itself where nobody did. In execution order,
     /// `nth` set.
     Net(Vec<AssetTransfer>),
@@ -165,11 +165,11 @@ impl Proof {
 
     /// What stands at least behind a block that is recorded with a credit, on a chain of `family` whose blocks are read as
     /// `read` says, while so many endpoints must `agree`. Where roots prove a block, one that credits is read with its
-    /// receipts even when others are read by their logs, which is what is told then.
+    /// receipts even when others are read by their logs, which is what is reported then.
     pub const fn at_least(family: Family, read: ReadProof, agree: usize) -> Proof {
         match (family, read) {
             (Family::Evm, ReadProof::Full) => Proof::Roots,
-            (Family::Evm, ReadProof::Listed) => Proof::Bloom,
+            (Family::Evm, ReadProof::Candidate) => Proof::Bloom,
             (Family::Solana, _) if agree > 1 => Proof::TwoEndpoints,
             (Family::Solana, _) => Proof::OneEndpoint,
         }

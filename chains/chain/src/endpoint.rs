@@ -16,7 +16,7 @@ pub struct EndpointStatus {
     pub state: EndpointState,
     /// Why it is in this state; while healthy what to know of it, which is mostly nothing.
     pub reason: String,
-    /// The newest block number it told.
+    /// The newest block number it reported.
     pub latest: Option<u64>,
     /// How long its requests take: a moving average.
     pub latency_ms: Option<u64>,
@@ -113,7 +113,7 @@ impl Endpoints {
         self.lock().clone()
     }
 
-    /// The endpoint at `index` answered; `latest` when the answer told its newest block.
+    /// The endpoint at `index` answered; `latest` when the answer reported its newest block.
     pub fn answered(&self, index: usize, latest: Option<u64>) {
         self.healthy(index, latest, None, "");
     }

@@ -1,4 +1,4 @@
-//! When a block counts as final: facts of a network, or an operator's word. How a chain tells is its adapter's.
+//! When a block counts as final: facts of a network, or an operator's word. How a chain reports is its adapter's.
 
 use serde::Deserialize;
 

@@ -1,6 +1,6 @@
 //! What addresses hold: their balances at a final block, as the nodes of a chain tell them.
 //!
-//! Promises: an amount is what as many endpoints as must agree tell alike of one asset of one address, whatever they tell of
+//! Promises: an amount is what as many endpoints as must agree report alike of one asset of one address, whatever they tell of
 //! others; an answer that is empty, short or of an older block is none, and never zero. No root covers it, and no credit is
 //! decided by it: what is proved, where a chain can prove it, is [`crate::AddressSource::account_states`].
 
@@ -11,7 +11,7 @@ use crate::{Address, AssetId, BlockRef, Proof, SourceError, U256};
 pub struct Holdings {
     /// Whose word it is.
     pub proof: Proof,
-    /// For each address, in the order of the question, each asset in its order; `None` where those who must tell it alike did
+    /// For each address, in the order of the question, each asset in its order; `None` where those who must report it alike did
     /// not.
     pub amounts: Vec<Vec<Option<Holding>>>,
 }
@@ -22,18 +22,18 @@ pub struct Holding {
     /// In base units.
     pub amount: U256,
     /// The number of the final block that it is true of, if nothing moved up to `through`: the one that was asked for, or a
-    /// later one where a chain tells nothing older than its newest state.
+    /// later one where a chain reports nothing older than its newest state.
     pub number: u64,
-    /// The newest block that one of those who tell it alike told it of: 7 where one told it of block 5 and one of block 7.
+    /// The newest block that one of those who report it alike reported it of: 7 where one reported it of block 5 and one of block 7.
     pub through: u64,
 }
 
 /// What one endpoint tells of an asset of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ToldHolding {
+pub struct ReportedHolding {
     /// In base units.
     pub amount: U256,
-    /// The number of the final block that it tells it of.
+    /// The number of the final block that it reports it of.
     pub number: u64,
 }
 
@@ -49,22 +49,22 @@ pub trait HoldingSource: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Holdings, SourceError>> + Send;
 }
 
-/// What is believed of each asset of each address when each of `told` is one endpoint's answer, address by address and asset
-/// by asset: what `agree` of them tell alike. `None` is what an endpoint does not tell.
-pub fn told_alike(
-    told: &[Vec<Vec<Option<ToldHolding>>>],
+/// What is believed of each asset of each address when each of `reported` is one endpoint's answer, address by address and asset
+/// by asset: what `agree` of them report alike. `None` is what an endpoint does not report.
+pub fn holdings_reported_alike(
+    reported: &[Vec<Vec<Option<ReportedHolding>>>],
     (addresses, assets): (usize, usize),
     agree: usize,
 ) -> Vec<Vec<Option<Holding>>> {
     let of = |address: usize, asset: usize| {
-        let votes = || told.iter().filter_map(move |answer| *answer.get(address)?.get(asset)?);
+        let votes = || reported.iter().filter_map(move |answer| *answer.get(address)?.get(asset)?);
         votes().find_map(|one| alike(one.amount, votes(), agree.max(1)))
     };
     (0..addresses).map(|address| (0..assets).map(|asset| of(address, asset)).collect()).collect()
 }
 
 /// The amount, if `agree` of the votes are for it.
-fn alike(amount: U256, votes: impl Iterator<Item = ToldHolding>, agree: usize) -> Option<Holding> {
+fn alike(amount: U256, votes: impl Iterator<Item = ReportedHolding>, agree: usize) -> Option<Holding> {
     // The first that suffice: more would only make it older and less sure.
     let numbers: Vec<u64> = votes.filter(|vote| vote.amount == amount).map(|vote| vote.number).take(agree).collect();
     let (number, through) = (*numbers.iter().min()?, *numbers.iter().max()?);
@@ -76,9 +76,10 @@ mod tests {
     use super::*;
 
     /// What an endpoint tells of block `number`: of two addresses, two assets each.
-    fn answer(number: u64, amounts: [[Option<u64>; 2]; 2]) -> Vec<Vec<Option<ToldHolding>>> {
-        let told = |amount: Option<u64>| amount.map(|amount| ToldHolding { amount: U256::from(amount), number });
-        amounts.map(|amounts| amounts.map(told).to_vec()).to_vec()
+    fn answer(number: u64, amounts: [[Option<u64>; 2]; 2]) -> Vec<Vec<Option<ReportedHolding>>> {
+        let reported =
+            |amount: Option<u64>| amount.map(|amount| ReportedHolding { amount: U256::from(amount), number });
+        amounts.map(|amounts| amounts.map(reported).to_vec()).to_vec()
     }
 
     fn is(amount: u64, number: u64, through: u64) -> Option<Holding> {
@@ -86,35 +87,35 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_is_believed_that_as_many_tell_alike_as_must_agree() {
+    fn an_amount_is_believed_that_as_many_report_alike_as_must_agree() {
         let of = |amounts: [u64; 2]| answer(9, [amounts.map(Some), [Some(1), Some(1)]]);
         let cases = [
             (vec![], 1, [None, None]),
             (vec![of([5, 0])], 1, [is(5, 9, 9), is(0, 9, 9)]),
             (vec![of([5, 0])], 2, [None, None]),
-            // One asset that is told differently says nothing of the other.
+            // One asset that is reported differently says nothing of the other.
             (vec![of([5, 0]), of([5, 1])], 2, [is(5, 9, 9), None]),
             (vec![of([5, 0]), of([6, 1]), of([6, 0])], 2, [is(6, 9, 9), is(0, 9, 9)]),
             // None that must agree is one all the same.
             (vec![], 0, [None, None]),
-            // What is not told is no vote, and no zero.
+            // What is not reported is no vote, and no zero.
             (vec![answer(9, [[Some(5), None]; 2]), of([5, 0])], 2, [is(5, 9, 9), None]),
             (vec![answer(9, [[None, None]; 2]), answer(9, [[None, None]; 2])], 2, [None, None]),
             // A short answer says nothing of whom it leaves out.
             (vec![Vec::new(), of([5, 0]), of([5, 1])], 2, [is(5, 9, 9), None]),
         ];
-        for (told, agree, expected) in cases {
-            assert_eq!(told_alike(&told, (2, 2), agree)[0], expected, "{told:?}, {agree}");
+        for (reported, agree, expected) in cases {
+            assert_eq!(holdings_reported_alike(&reported, (2, 2), agree)[0], expected, "{reported:?}, {agree}");
         }
     }
 
     #[test]
-    fn an_amount_is_of_the_blocks_of_those_who_tell_it_and_of_no_other() {
+    fn an_amount_is_of_the_blocks_of_those_who_report_it_and_of_no_other() {
         let of = |number, amount| answer(number, [[Some(amount), Some(1)], [Some(2), Some(2)]]);
-        // The first was asked before something came: it is no witness of what the others tell.
-        let told = [of(5, 3), of(8, 7), of(7, 7)];
-        let believed = told_alike(&told, (2, 2), 2);
+        // The first was asked before something came: it is no witness of what the others report.
+        let reported = [of(5, 3), of(8, 7), of(7, 7)];
+        let believed = holdings_reported_alike(&reported, (2, 2), 2);
         assert_eq!(believed, [[is(7, 7, 8), is(1, 5, 8)], [is(2, 5, 8), is(2, 5, 8)]]);
-        assert_eq!(told_alike(&told, (2, 2), 3)[0], [None, is(1, 5, 8)]);
+        assert_eq!(holdings_reported_alike(&reported, (2, 2), 3)[0], [None, is(1, 5, 8)]);
     }
 }

@@ -43,7 +43,7 @@ pub use causes::with_causes;
 pub use endpoint::{EndpointState, EndpointStatus, Endpoints, Refused};
 pub use facts::{AssetFacts, AssetSource, Terms, TransferFee, reported_alike};
 pub use finality::{Finality, FinalityRule, RuleError, RuleName, Tag, Tier};
-pub use holdings::{Holding, HoldingSource, Holdings, ToldHolding, told_alike};
+pub use holdings::{Holding, HoldingSource, Holdings, ReportedHolding, holdings_reported_alike};
 pub use network::{Asset, Chain, Family, Native, NativeSource, Network};
 pub use nobody::{Nobodys, nobodys, what_of_nobody};
 pub use retry::Retry;

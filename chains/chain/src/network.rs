@@ -93,7 +93,7 @@ impl Chain {
 
 impl Family {
     /// Whether a block's hash covers its parent's hash and all that is in it. Where it does not, both are the word of who
-    /// told the block.
+    /// reported the block.
     pub const fn has_roots(self) -> bool {
         match self {
             Family::Evm => true,
@@ -218,7 +218,7 @@ impl Native {
         self.source == NativeSource::Trace && self.eip7708_from.is_none_or(|from| number < from)
     }
 
-    /// Whether the chain's own logs, which roots prove, tell what moves inside of the transactions of block `number`.
+    /// Whether the chain's own logs, which roots prove, report what moves inside of the transactions of block `number`.
     pub fn is_logged(&self, number: u64) -> bool {
         self.source == NativeSource::LogTransfer || self.eip7708_from.is_some_and(|from| number >= from)
     }

@@ -11,7 +11,7 @@ pub struct Searching(Arc<Mutex<Option<Searched>>>);
 /// How far a search has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Searched {
-    /// Which list it is at, counted from 1: several endpoints tell the same one.
+    /// Which list it is at, counted from 1: several endpoints report the same one.
     pub list: u32,
     /// How many pages of this list were read.
     pub pages: u64,
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_is_told_of_list_by_list_while_it_goes_on() {
+    fn a_search_is_reported_of_list_by_list_while_it_goes_on() {
         let searching = Searching::default();
         assert_eq!(searching.now(), None);
         let pages = searching.begin();

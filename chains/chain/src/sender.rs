@@ -12,7 +12,7 @@ use crate::Address;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SenderRule {
     /// The leg itself names it.
-    Told,
+    Reported,
     /// No other owner lost of the asset.
     OnlyPayer,
     /// An instruction sent to the recipient.
@@ -21,7 +21,7 @@ pub enum SenderRule {
     Mint,
     /// Nothing else is known: who paid the fee.
     FeePayer,
-    /// Who paid the fee stands in: balances do not tell, and nobody was asked, or could be, or knew the transaction yet.
+    /// Who paid the fee stands in: balances do not report, and nobody was asked, or could be, or knew the transaction yet.
     StandIn,
 }
 
@@ -36,7 +36,7 @@ pub struct Payer {
 
 impl SenderRule {
     const ALL: [SenderRule; 6] = [
-        SenderRule::Told,
+        SenderRule::Reported,
         SenderRule::OnlyPayer,
         SenderRule::Instruction,
         SenderRule::Mint,
@@ -47,7 +47,7 @@ impl SenderRule {
     /// The name that is stored and shown.
     pub const fn name(self) -> &'static str {
         match self {
-            SenderRule::Told => "told",
+            SenderRule::Reported => "reported",
             SenderRule::OnlyPayer => "only_payer",
             SenderRule::Instruction => "instruction",
             SenderRule::Mint => "mint",

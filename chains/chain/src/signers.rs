@@ -22,7 +22,7 @@ impl Signers {
     /// has none, or what was read needs none.
     ///
     /// # Errors
-    /// Another signer; whoever told otherwise has been dealt with, and reading again may bring the truth.
+    /// Another signer; whoever reported otherwise has been dealt with, and reading again may bring the truth.
     pub fn prove(&self, tx: &TxRef) -> Result<(), SourceError> {
         self.0.as_ref().map_or(Ok(()), |prove| prove(tx))
     }

@@ -1,7 +1,7 @@
 //! What a watcher reads of a chain.
 //!
 //! Invariant: an answer that is empty, short or missing is never proof of anything. What a source returns as a
-//! block is proved by the source itself; what is absent is told by parent links only.
+//! block is proved by the source itself; what is absent is reported by parent links only.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -41,7 +41,7 @@ pub trait BlockSource: Send + Sync + 'static {
     /// endpoints as must agree show another block, or another content, than ours was connected with; `None` where they
     /// show the same, and where blocks have roots, which prove both. What all others lack is an error at the first looks where
     /// it `may_come`, as what was made just now.
-    fn look_again(
+    fn cross_check(
         &self,
         below: &BlockRef,
         range: RangeInclusive<u64>,
@@ -55,10 +55,10 @@ pub trait BlockSource: Send + Sync + 'static {
     /// What became of a transaction, judged at the final block `at`.
     fn fate(&self, tx: &TxRef, at: &BlockRef) -> impl Future<Output = Result<Fate, SourceError>> + Send;
 
-    /// Who paid each of `transfers`, which `block` showed, in their order: those that the block does not tell
+    /// Who paid each of `transfers`, which `block` showed, in their order: those that the block does not report
     /// ([`crate::SenderRule::StandIn`]) by what else can be asked. It may cost a request for each, so it is asked only of legs
-    /// that are about to be recorded. Where every endpoint says that it cannot tell, it is [`crate::SenderRule::FeePayer`]; it stays
-    /// [`crate::SenderRule::StandIn`] where none can tell and one does not know the transaction, which it may not know yet.
+    /// that are about to be recorded. Where every endpoint says that it cannot report, it is [`crate::SenderRule::FeePayer`]; it stays
+    /// [`crate::SenderRule::StandIn`] where none can report and one does not know the transaction, which it may not know yet.
     fn payers(
         &self,
         block: &BlockRef,
@@ -124,7 +124,7 @@ pub enum Search {
 /// The addresses that a search is for.
 #[derive(Clone, Copy)]
 pub enum Watched<'a> {
-    /// Too many to be told: whether one is among them.
+    /// Too many to be reported: whether one is among them.
     Asked(&'a (dyn Fn(&Address) -> bool + Sync)),
     /// These.
     Listed(&'a BTreeSet<Address>),
@@ -197,14 +197,14 @@ impl<S: BlockSource> BlockSource for Arc<S> {
         (**self).final_at(number).await
     }
 
-    async fn look_again(
+    async fn cross_check(
         &self,
         below: &BlockRef,
         range: RangeInclusive<u64>,
         ours: &[BlockRef],
         may_come: bool,
     ) -> Result<Option<u64>, SourceError> {
-        (**self).look_again(below, range, ours, may_come).await
+        (**self).cross_check(below, range, ours, may_come).await
     }
 
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
@@ -262,7 +262,7 @@ pub struct Read {
     pub lane: Lane,
     /// How strongly they must be proved.
     pub proof: ReadProof,
-    /// Whether what is no credit is told too.
+    /// Whether what is no credit is reported too.
     pub legs: Legs,
 }
 
@@ -270,7 +270,7 @@ pub struct Read {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Lane {
     /// What the block's roots prove: tokens, a transaction's own value, mints, withdrawals.
-    Roots,
+    Block,
     /// What only a trace shows: value that moved inside of transactions. Its legs count on (`nth`) behind those of
     /// the roots.
     Traces,
@@ -281,7 +281,7 @@ pub enum Lane {
 pub enum ReadProof {
     /// Enough to say which blocks may hold a credit: [`crate::Proof::Bloom`], one endpoint's trace, or, where no root covers
     /// a block's content, one endpoint's word on it; of some blocks that of two.
-    Listed,
+    Candidate,
     /// All that the chain allows: [`crate::Proof::Roots`], or two endpoints' traces where there are two. Where no root covers a
     /// block's content, the word of two endpoints, unless an operator lets one suffice.
     Full,
@@ -292,7 +292,7 @@ pub enum ReadProof {
 #[error("unknown proof {0:?}; expected receipts or logs")]
 pub struct UnknownProof(String);
 
-/// Which legs a read tells.
+/// Which legs a read reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Legs {
     /// The credits.
@@ -303,17 +303,17 @@ pub enum Legs {
 
 impl Read {
     /// What the roots prove, proved by them.
-    pub const FULL: Read = Read { lane: Lane::Roots, proof: ReadProof::Full, legs: Legs::Creditable };
+    pub const FULL: Read = Read { lane: Lane::Block, proof: ReadProof::Full, legs: Legs::Creditable };
 }
 
 impl ReadProof {
-    const ALL: [ReadProof; 2] = [ReadProof::Full, ReadProof::Listed];
+    const ALL: [ReadProof; 2] = [ReadProof::Full, ReadProof::Candidate];
 
     /// The name that is stored, and that operators give it: what the blocks of an EVM chain are read with.
     pub const fn name(self) -> &'static str {
         match self {
             ReadProof::Full => "receipts",
-            ReadProof::Listed => "logs",
+            ReadProof::Candidate => "logs",
         }
     }
 }
@@ -330,7 +330,7 @@ impl Lane {
     /// The name that is stored and shown.
     pub const fn name(self) -> &'static str {
         match self {
-            Lane::Roots => "roots",
+            Lane::Block => "roots",
             Lane::Traces => "traces",
         }
     }
@@ -346,7 +346,7 @@ pub enum Fate {
     /// Every endpoint was asked, and none knows it; it may still land.
     Unknown,
     /// No endpoint that answered knows it, and others that may know it could not be asked.
-    Unheard {
+    Unanswered {
         /// Their names.
         endpoints: String,
         /// Why not.
@@ -369,11 +369,11 @@ pub struct SourceError {
     pub kind: SourceErrorKind,
     /// Whether only a newer version can read what was met; such a failure is permanent.
     pub needs_upgrade: bool,
-    /// Whether several endpoints told what was asked for, and no two of them the same; such a failure is transient. One
-    /// alone can still be heard: a [`ReadProof::Listed`] read tells one's word, each time another one's.
+    /// Whether several endpoints reported what was asked for, and no two of them the same; such a failure is transient. One
+    /// alone can still be heard: a [`ReadProof::Candidate`] read reports one's word, each time another one's.
     pub is_disputed: bool,
-    /// Whether one endpoint told what was asked for while no second one could be heard that must tell it alike; such a
-    /// failure is transient. The one is heard by a [`ReadProof::Listed`] read.
+    /// Whether one endpoint reported what was asked for while no second one could be heard that must report it alike; such a
+    /// failure is transient. The one is heard by a [`ReadProof::Candidate`] read.
     pub is_unwitnessed: bool,
     /// Whether every endpoint answered that it does not serve the state that was asked for; such a failure is transient, for
     /// another endpoint may be named.
@@ -413,7 +413,7 @@ impl SourceError {
         SourceError { is_state_gone: true, ..SourceError::transient(cause) }
     }
 
-    /// No two endpoints told the same.
+    /// No two endpoints reported the same.
     pub fn disputed(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         SourceError { is_disputed: true, ..SourceError::transient(cause) }
     }

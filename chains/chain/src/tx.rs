@@ -23,7 +23,7 @@ pub enum TxLife {
         /// Its nonce.
         nonce: u64,
     },
-    /// It uses up nothing: it lives and dies with its block, and nothing but its block can tell its fate.
+    /// It uses up nothing: it lives and dies with its block, and nothing but its block can report its fate.
     /// A deposit that an OP-stack chain derives from L1, a state-sync of Polygon, a beacon withdrawal.
     Block,
 }
@@ -77,7 +77,7 @@ impl TxId {
         }
     }
 
-    /// From stored bytes; their length tells the family.
+    /// From stored bytes; their length reports the family.
     ///
     /// # Errors
     /// Any length but 32 and 64.

@@ -42,10 +42,10 @@ pub(crate) async fn facts(pool: &Pool, asset: &AssetId, reached: u64) -> Result<
         })
     };
     let need = Need { first: reached, last: reached, methods: &[CODE, CALL] };
-    let heard = pool.call_each(need, Vec::new(), read, |reported| agreed(reported).is_some()).await?;
-    let facts = agreed(&heard.told).ok_or_else(|| {
-        let names: Vec<&str> = heard.told.iter().map(|(endpoint, _)| endpoint.id.as_str()).collect();
-        let (endpoints, missing) = (names.join(" and "), heard.missing.join("; "));
+    let responses = pool.call_each(need, Vec::new(), read, |reported| agreed(reported).is_some()).await?;
+    let facts = agreed(&responses.reported).ok_or_else(|| {
+        let names: Vec<&str> = responses.reported.iter().map(|(endpoint, _)| endpoint.id.as_str()).collect();
+        let (endpoints, missing) = (names.join(" and "), responses.missing.join("; "));
         EvmError::ContractUnreported { chain, contract: *contract, agree, endpoints, missing }
     })?;
     Ok(Some(facts))

@@ -1,7 +1,7 @@
 //! Receipts of before Byzantium, which have a state root where later ones have a status (EIP-658).
 //!
 //! geth keeps these roots. reth and Erigon do not: they show a status instead, which they found by running the
-//! transaction again, so nothing of such a block's receipts can be proved with them. They tell no lie: the block is left
+//! transaction again, so nothing of such a block's receipts can be proved with them. They report no lie: the block is left
 //! to another endpoint, and the endpoint is as good as before for all blocks since.
 
 use landfall_chain::Chain;

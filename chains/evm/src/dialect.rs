@@ -12,11 +12,11 @@ use tokio::time::Instant;
 use crate::error::EvmError;
 use crate::headers::BY_NUMBER;
 use crate::polygon::Foreseen;
-use crate::tip::{Covered, Marks, final_number, read_word};
+use crate::tip::{Covered, Marks, final_number, read_head};
 
 pub(crate) type Endpoint = landfall_rpc::Endpoint<Evm>;
 pub(crate) type Pool = landfall_rpc::Pool<Evm>;
-pub(crate) type Word = landfall_rpc::Word<Marks>;
+pub(crate) type HeadReport = landfall_rpc::HeadReport<Marks>;
 
 /// One EVM network, as its endpoints are polled.
 #[derive(Debug)]
@@ -78,15 +78,15 @@ impl Dialect for Evm {
         }
     }
 
-    async fn poll(&self, endpoint: &Endpoint, question: &Question) -> Result<Word, EvmError> {
-        read_word(self, endpoint, question).await
+    async fn poll(&self, endpoint: &Endpoint, question: &Question) -> Result<HeadReport, EvmError> {
+        read_head(self, endpoint, question).await
     }
 
     fn rules(&self) -> usize {
         self.rules.len()
     }
 
-    fn finals(&self, word: &Word, covered: &mut Covered) -> Vec<Option<u64>> {
+    fn finals(&self, word: &HeadReport, covered: &mut Covered) -> Vec<Option<u64>> {
         covered.note(&word.marks, Instant::now());
         self.rules.iter().map(|rule| final_number(word, rule, covered)).collect()
     }
@@ -109,7 +109,7 @@ struct Head<'a> {
     hash: &'a str,
 }
 
-/// The hash of the head that a message of `eth_subscribe` tells.
+/// The hash of the head that a message of `eth_subscribe` reports.
 fn new_head(message: &str) -> Option<String> {
     let news: News<'_> = serde_json::from_str(message).ok()?;
     Some(news.params.result.hash.to_owned())
@@ -134,7 +134,7 @@ mod tests {
         source: String,
     }
 
-    fn told(limit: Option<Limit>) -> (Option<&'static str>, Option<u64>) {
+    fn reported(limit: Option<Limit>) -> (Option<&'static str>, Option<u64>) {
         match limit {
             None => (None, None),
             Some(Limit::RangeTooWide { most }) => (Some("range_too_wide"), most),
@@ -153,9 +153,9 @@ mod tests {
         let mut wrong = Vec::new();
         for Fixture { provider, code, message, kind, value, source } in &fixtures {
             assert!(!source.is_empty());
-            let told = told(Limit::of(*code, message, Evm::CODES));
-            if told != (kind.as_deref(), *value) {
-                wrong.push(format!("{provider}: {message:?} ({code}) is {told:?}, not {:?}", (kind, value)));
+            let reported = reported(Limit::of(*code, message, Evm::CODES));
+            if reported != (kind.as_deref(), *value) {
+                wrong.push(format!("{provider}: {message:?} ({code}) is {reported:?}, not {:?}", (kind, value)));
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));

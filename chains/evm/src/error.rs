@@ -52,7 +52,7 @@ pub enum EvmError {
     NoToken { chain: Chain, contract: Address },
     #[error("{chain}: transaction {tx} is not in block {block}")]
     NotInBlock { chain: Chain, tx: TxId, block: BlockRef },
-    /// No two of them tell the same: another endpoint can say who is right, or what the block's balances prove.
+    /// No two of them report the same: another endpoint can say who is right, or what the block's balances prove.
     #[error("{chain}: endpoints {endpoints} tell different traces of transaction {tx} in block {block}")]
     TracesDiffer { chain: Chain, endpoints: String, block: BlockRef, tx: B256 },
     #[error(
@@ -65,7 +65,7 @@ pub enum EvmError {
         "{chain}: what addresses hold at block {block} is told by endpoint {endpoint} alone, and {agree} endpoints must \
          tell it alike; {missing}"
     )]
-    HoldingsUntold { chain: Chain, block: BlockRef, agree: usize, endpoint: String, missing: String },
+    HoldingsUnreported { chain: Chain, block: BlockRef, agree: usize, endpoint: String, missing: String },
     #[error(
         "{chain}: no endpoint proves what addresses are at block {block} ({unproved}), and {agree} must report the same: of \
          {reports} reports no {agree} do"
@@ -129,7 +129,7 @@ impl EvmError {
             EvmError::Rpc(error) => error.is_permanent(),
             EvmError::ProofFailed { .. }
             | EvmError::TracesDiffer { .. }
-            | EvmError::HoldingsUntold { .. }
+            | EvmError::HoldingsUnreported { .. }
             | EvmError::AccountsUnproved { .. }
             | EvmError::StateGone { .. }
             | EvmError::ContractUnreported { .. } => false,

@@ -1,12 +1,12 @@
-//! What addresses hold at a block: of the native currency and of tokens, as nodes tell it.
+//! What addresses hold at a block: of the native currency and of tokens, as nodes report it.
 //!
 //! Promises: the block is asked for by hash (EIP-1898), so a node on another branch has no answer and gives none; an amount
-//! is 32 bytes and never an empty answer, which is what an address without code gives. As many endpoints as must agree tell
-//! each asset of each address alike, or that is not told; a token whose contract reverts, is not there, or tells no amount,
-//! keeps no other from being told. What an endpoint does not tell, for want of the state mostly, says nothing of how it
+//! is 32 bytes and never an empty answer, which is what an address without code gives. As many endpoints as must agree report
+//! each asset of each address alike, or that is not reported; a token whose contract reverts, is not there, or reports no amount,
+//! keeps no other from being reported. What an endpoint does not report, for want of the state mostly, says nothing of how it
 //! serves all else.
 
-use landfall_chain::{Address, AssetId, BlockRef, Holdings, Proof, ToldHolding, U256, told_alike};
+use landfall_chain::{Address, AssetId, BlockRef, Holdings, Proof, ReportedHolding, U256, holdings_reported_alike};
 use landfall_rpc::{Answer, Call, Need, NodeError};
 use serde_json::{Value, json};
 
@@ -30,30 +30,31 @@ pub(crate) async fn holdings(
     let calls = calls(pool, addresses, assets, at)?;
     let need = Need { first: at.number, last: at.number, methods: &[BALANCE, CALL] };
     let agree = pool.must_agree();
-    let believed = |told: &[(&Endpoint, Amounts)]| {
-        let told: Vec<_> = told.iter().map(|(_, amounts)| amounts.clone()).collect();
-        told_alike(&told, (addresses.len(), assets.len()), agree)
+    let believed = |reported: &[(&Endpoint, Amounts)]| {
+        let reported: Vec<_> = reported.iter().map(|(_, amounts)| amounts.clone()).collect();
+        holdings_reported_alike(&reported, (addresses.len(), assets.len()), agree)
     };
     let calls = &calls[..];
     let read = |endpoint| -> BoxRead<'_> {
         Box::pin(async move {
-            let told = of_endpoint(endpoint, assets, calls, at).await;
-            told.map_err(|error| endpoint.lacks(format!("does not tell what addresses hold at block {at}: {error}")))
+            let reported = of_endpoint(endpoint, assets, calls, at).await;
+            reported
+                .map_err(|error| endpoint.lacks(format!("does not tell what addresses hold at block {at}: {error}")))
         })
     };
-    let enough = |told: &[_]| believed(told).iter().flatten().all(Option::is_some);
-    let heard = pool.call_each(need, Vec::new(), read, enough).await?;
-    if heard.told.len() < agree {
-        let names: Vec<&str> = heard.told.iter().map(|(endpoint, _)| endpoint.id.as_str()).collect();
-        let (endpoint, missing) = (names.join(" and "), heard.missing.join("; "));
-        return Err(EvmError::HoldingsUntold { chain: pool.chain(), block: *at, agree, endpoint, missing });
+    let enough = |reported: &[_]| believed(reported).iter().flatten().all(Option::is_some);
+    let responses = pool.call_each(need, Vec::new(), read, enough).await?;
+    if responses.reported.len() < agree {
+        let names: Vec<&str> = responses.reported.iter().map(|(endpoint, _)| endpoint.id.as_str()).collect();
+        let (endpoint, missing) = (names.join(" and "), responses.missing.join("; "));
+        return Err(EvmError::HoldingsUnreported { chain: pool.chain(), block: *at, agree, endpoint, missing });
     }
     let proof = if agree > 1 { Proof::TwoEndpoints } else { Proof::OneEndpoint };
-    Ok(Holdings { proof, amounts: believed(&heard.told) })
+    Ok(Holdings { proof, amounts: believed(&responses.reported) })
 }
 
-/// What one endpoint tells, address by address.
-type Amounts = Vec<Vec<Option<ToldHolding>>>;
+/// What one endpoint reports, address by address.
+type Amounts = Vec<Vec<Option<ReportedHolding>>>;
 type BoxRead<'a> = futures_util::future::BoxFuture<'a, Result<Amounts, EvmError>>;
 
 /// What is asked: address by address, each asset in turn.
@@ -93,14 +94,15 @@ async fn of_endpoint(
     if answers.len() != calls.len() {
         return Err(endpoint.unusable(CALL, &format!("{} answers to {} calls", answers.len(), calls.len())));
     }
-    let told = answers.iter().zip(calls).map(|(answer, call)| balance(endpoint, call.method, answer));
-    let told = told.collect::<Result<Vec<Option<U256>>, _>>()?;
+    let reported = answers.iter().zip(calls).map(|(answer, call)| balance(endpoint, call.method, answer));
+    let reported = reported.collect::<Result<Vec<Option<U256>>, _>>()?;
     let number = at.number;
-    let amounts: Vec<_> = told.into_iter().map(|amount| Some(ToldHolding { amount: amount?, number })).collect();
+    let amounts: Vec<_> =
+        reported.into_iter().map(|amount| Some(ReportedHolding { amount: amount?, number })).collect();
     Ok(amounts.chunks(assets.len().max(1)).map(<[_]>::to_vec).collect())
 }
 
-/// `None` where a token's contract tells no amount: that is between it and those who listed it.
+/// `None` where a token's contract reports no amount: that is between it and those who listed it.
 fn balance(endpoint: &Endpoint, method: &'static str, answer: &Answer) -> Result<Option<U256>, EvmError> {
     let answer = match answer {
         Ok(answer) => answer,

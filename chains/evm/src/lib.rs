@@ -12,12 +12,12 @@
 //! - `legs`: the movements of a proved block, and which of them are credits (`native`, `withdrawals`); what its
 //!   transactions cost (`fees`)
 //! - `logs`: blocks by the logs of listed contracts, compared with the header's bloom; where in a range to look (`scan`, `seen`)
-//! - `traces`: what moved inside of transactions (`frames`), in the forms that nodes tell it (`call_tracer`,
+//! - `traces`: what moved inside of transactions (`frames`), in the forms that nodes report it (`call_tracer`,
 //!   `trace_block`); who agrees (`witnesses`); blocks that are too heavy to be traced at once (`one_by_one`)
 //! - `kept`: blocks that the roots have proved, until they are traced
 //! - `balances`, `signer`: what addresses own, proved by the state root; who signed a transaction
 //! - `assets`: what the contracts of listed tokens are
-//! - `holdings`: what addresses hold of the listed assets, as endpoints tell it alike
+//! - `holdings`: what addresses hold of the listed assets, as endpoints report it alike
 //! - [`error`]: what can go wrong; transient or permanent is decided there and nowhere else
 //!
 //! Promises: no block leaves this crate unproved; no secret of a URL leaves it at all; bad input never panics.

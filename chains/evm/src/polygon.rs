@@ -41,7 +41,7 @@ pub(crate) struct Place {
     index: usize,
 }
 
-/// Where the last transaction stands of the newest block that may have state-syncs, as a poll told it: who reads the block asks for the
+/// Where the last transaction stands of the newest block that may have state-syncs, as a poll reported it: who reads the block asks for the
 /// encoding beside it, not in a request of its own. Where it is no state-sync, a call was in vain.
 #[derive(Debug, Default)]
 pub(crate) struct Foreseen(Mutex<Option<Place>>);

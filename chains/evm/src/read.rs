@@ -75,14 +75,14 @@ struct Receipts<'a> {
 enum Linked<'a, T> {
     Proved(Box<(Block, T)>),
     /// Something must still be asked for.
-    Lacking(Box<Found<'a>>),
+    NotFound(Box<Found<'a>>),
 }
 
 impl<'a, T> Linked<'a, T> {
     fn lacking(&self) -> Option<&Found<'a>> {
         match self {
             Linked::Proved(_) => None,
-            Linked::Lacking(found) => Some(found.as_ref()),
+            Linked::NotFound(found) => Some(found.as_ref()),
         }
     }
 }
@@ -168,7 +168,7 @@ impl Reader {
             linked.push(if self.content(&found).is_empty() {
                 Linked::Proved(Box::new(self.prove(endpoint, found, std::iter::empty(), legs, more)?))
             } else {
-                Linked::Lacking(Box::new(found))
+                Linked::NotFound(Box::new(found))
             });
             // Proving is work for the processor: others may have a turn between two blocks.
             tokio::task::yield_now().await;
@@ -192,7 +192,7 @@ impl Reader {
         for step in linked {
             blocks.push(match step {
                 Linked::Proved(block) => *block,
-                Linked::Lacking(found) => {
+                Linked::NotFound(found) => {
                     let answers = self.content(&found).into_iter().zip(answers.by_ref());
                     self.prove(endpoint, *found, answers, legs, more)?
                 }
@@ -219,7 +219,7 @@ impl Reader {
         Ok(Some(Found { header, block, receipts: None, encoding: None }))
     }
 
-    /// The receipts that a node told for the block's number, when they are of this block. A block without
+    /// The receipts that a node reported for the block's number, when they are of this block. A block without
     /// transactions has none, and its receipts root says so.
     fn fitting<'a>(
         &self,

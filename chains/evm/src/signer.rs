@@ -29,7 +29,7 @@ const V_WITH_CHAIN: u64 = 35;
 /// What stands before the fields of a delegation that is signed (EIP-7702).
 const DELEGATION: u8 = 0x05;
 
-/// Who signed, as far as the encoding tells.
+/// Who signed, as far as the encoding reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Signer {
     Is(Address),

@@ -41,7 +41,7 @@ pub struct EvmSource {
     kept: Kept,
     pool: Arc<Pool>,
     /// The newest block that a tip named: it can be asked for by hash.
-    told: Mutex<Option<BlockRef>>,
+    reported: Mutex<Option<BlockRef>>,
 }
 
 impl EvmSource {
@@ -76,7 +76,7 @@ impl EvmSource {
             tracer: Tracer::new(network.native),
             kept: Kept::default(),
             pool,
-            told: Mutex::new(None),
+            reported: Mutex::new(None),
         })
     }
 
@@ -104,7 +104,7 @@ impl EvmSource {
         self.pool.listen()
     }
 
-    /// For the start: asks every endpoint for its chain id that has not told it yet.
+    /// For the start: asks every endpoint for its chain id that has not reported it yet.
     ///
     /// # Errors
     /// Permanent when an endpoint serves another chain; transient when one cannot be asked.
@@ -116,7 +116,7 @@ impl EvmSource {
 impl BlockSource for EvmSource {
     async fn tip(&self) -> Result<Tip, SourceError> {
         let tip = self.pool.tip().await?;
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(tip.latest);
+        *self.reported.lock().unwrap_or_else(PoisonError::into_inner) = Some(tip.latest);
         Ok(tip)
     }
 
@@ -143,11 +143,11 @@ impl BlockSource for EvmSource {
                     |endpoint| -> BoxRead<'_, _> { Box::pin(self.reader.blocks(endpoint, range.clone(), read.legs)) };
                 self.pool.call_range(need, BLOCKS_MAX, full).await
             }
-            ReadProof::Listed => {
+            ReadProof::Candidate => {
                 let need = Need { first, last, methods: &[LOGS] };
-                let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
+                let reported = *self.reported.lock().unwrap_or_else(PoisonError::into_inner);
                 let listed =
-                    |endpoint| -> BoxRead<'_, _> { Box::pin(self.reader.listed(endpoint, range.clone(), told)) };
+                    |endpoint| -> BoxRead<'_, _> { Box::pin(self.reader.listed(endpoint, range.clone(), reported)) };
                 self.pool.call_range(need, BLOCKS_MAX, listed).await
             }
         };

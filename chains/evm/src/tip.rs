@@ -1,7 +1,7 @@
 //! What one endpoint says of where the chain ends and what of it is final: one request, whatever the rules need.
 //!
 //! Promises: every header in it is proved by its hash; a final block above the endpoint's own newest block is a lie; a
-//! hash that does not hold beside a field that this version does not know is told as that, for a fork may have brought
+//! hash that does not hold beside a field that this version does not know is reported as that, for a fork may have brought
 //! it. Whether endpoints agree, and whether one is believed alone, is the pool's.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -13,7 +13,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use crate::dialect::{Endpoint, Evm, Word};
+use crate::dialect::{Endpoint, Evm, HeadReport};
 use crate::error::{Check, EvmError};
 use crate::headers::{BY_NUMBER, HeaderOnly, by_number, proved_header};
 use crate::hex::{Amount, Quantity};
@@ -48,12 +48,12 @@ pub(crate) struct Covered(VecDeque<Seen>);
 struct Seen {
     l1: u64,
     safe: u64,
-    /// When that was told.
+    /// When that was reported.
     at: Instant,
 }
 
 /// Asks `endpoint`.
-pub(crate) async fn read_word(evm: &Evm, endpoint: &Endpoint, question: &Question) -> Result<Word, EvmError> {
+pub(crate) async fn read_head(evm: &Evm, endpoint: &Endpoint, question: &Question) -> Result<HeadReport, EvmError> {
     let tagged = |tag| Call { method: BY_NUMBER, params: json!([tag, false]) };
     let mut calls = Vec::with_capacity(evm.tags.len() + question.numbers.len() + 3);
     calls.extend(question.which_chain.then(|| Call { method: CHAIN_ID, params: json!([]) }));
@@ -75,19 +75,19 @@ pub(crate) async fn read_word(evm: &Evm, endpoint: &Endpoint, question: &Questio
     let latest = header_of(endpoint, &answer)?.ok_or_else(|| endpoint.unusable(BY_NUMBER, "no latest block"))?.block;
     evm.foreseen.note(endpoint.chain, latest, &answer);
     let hashes = BTreeMap::from([(latest.number, latest.hash)]);
-    let mut word = Word { latest, hashes, marks: Marks { asked_at, tags: Vec::new(), l1_number: None } };
+    let mut report = HeadReport { latest, hashes, marks: Marks { asked_at, tags: Vec::new(), l1_number: None } };
     for tag in &evm.tags {
         let Some(block) = tagged_block(endpoint, next()?)? else { continue };
         if block.number > latest.number || block.number == latest.number && block != latest {
             let reason = format!("block {block} is called {}, but the latest is {latest}", called(*tag));
             return Err(endpoint.unusable(BY_NUMBER, &reason));
         }
-        word.marks.tags.push((*tag, block));
-        word.hashes.insert(block.number, block.hash);
+        report.marks.tags.push((*tag, block));
+        report.hashes.insert(block.number, block.hash);
     }
     if evm.l1_number {
-        // A node that cannot tell has no say in what is final; all else that it says still counts.
-        word.marks.l1_number =
+        // A node that cannot report has no say in what is final; all else that it says still counts.
+        report.marks.l1_number =
             next()?.ok().and_then(|answer| endpoint.parse::<Amount>(CALL, &answer).ok()?.0.try_into().ok());
     }
     for number in &question.numbers {
@@ -98,17 +98,17 @@ pub(crate) async fn read_word(evm: &Evm, endpoint: &Endpoint, question: &Questio
         if block.number != *number {
             return Err(endpoint.unusable(BY_NUMBER, &format!("asked for block {number}, but got block {block}")));
         }
-        word.hashes.insert(block.number, block.hash);
+        report.hashes.insert(block.number, block.hash);
     }
-    Ok(word)
+    Ok(report)
 }
 
-/// The newest block that `rule` calls final by `word`.
-pub(crate) fn final_number(word: &Word, rule: &FinalityRule, covered: &Covered) -> Option<u64> {
-    let confirmed = word.latest.number.checked_sub(rule.confirmations)?;
+/// The newest block that `rule` calls final by `report`.
+pub(crate) fn final_number(report: &HeadReport, rule: &FinalityRule, covered: &Covered) -> Option<u64> {
+    let confirmed = report.latest.number.checked_sub(rule.confirmations)?;
     let Some(tag) = rule.tag else { return Some(confirmed) };
-    let tagged = word.marks.tagged(tag)?.number;
-    let tagged = if rule.l1_blocks > 0 { covered.since(&word.marks, rule.l1_blocks)?.min(tagged) } else { tagged };
+    let tagged = report.marks.tagged(tag)?.number;
+    let tagged = if rule.l1_blocks > 0 { covered.since(&report.marks, rule.l1_blocks)?.min(tagged) } else { tagged };
     Some(tagged.min(confirmed))
 }
 
@@ -254,9 +254,9 @@ mod tests {
 
     use super::*;
 
-    fn word(latest: u64, safe: u64, l1: u64, asked_at: Instant) -> Word {
+    fn report(latest: u64, safe: u64, l1: u64, asked_at: Instant) -> HeadReport {
         let block = |number| BlockRef { number, hash: BlockHash([1; 32]) };
-        Word {
+        HeadReport {
             latest: block(latest),
             hashes: BTreeMap::new(),
             marks: Marks { asked_at, tags: vec![(Tag::Safe, block(safe))], l1_number: Some(l1) },
@@ -271,14 +271,14 @@ mod tests {
         let mut last = None;
         for (safe, l1, secs) in polls {
             let at = begun + Duration::from_secs(*secs);
-            let word = word(1_000, *safe, *l1, at);
-            covered.note(&word.marks, at);
-            last = final_number(&word, &RULE, &covered);
+            let report = report(1_000, *safe, *l1, at);
+            covered.note(&report.marks, at);
+            last = final_number(&report, &RULE, &covered);
         }
         last
     }
 
-    /// The same with L1 blocks of 12 s each, from the 40th on; one that falls back is told at once.
+    /// The same with L1 blocks of 12 s each, from the 40th on; one that falls back is reported at once.
     fn after(polls: &[(u64, u64)]) -> Option<u64> {
         let polls: Vec<_> = polls.iter().map(|(safe, l1)| (*safe, *l1, (l1 - 40) * 12)).collect();
         after_at(&polls)
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(after_at(&[(100, 50, 0), (160, 62, 24)]), None);
         assert_eq!(after_at(&[(100, 50, 0), (160, 62, 24), (170, 62, 129)]), None);
         assert_eq!(after_at(&[(100, 50, 0), (160, 62, 24), (170, 62, 130)]), Some(100));
-        // What was told later counts from then, though its L1 block is the same.
+        // What was reported later counts from then, though its L1 block is the same.
         assert_eq!(after_at(&[(100, 50, 0), (105, 50, 60), (160, 62, 130)]), None);
         assert_eq!(after_at(&[(100, 50, 0), (105, 50, 60), (160, 62, 190)]), Some(105));
         // Time alone is not enough.
@@ -315,27 +315,27 @@ mod tests {
     #[test]
     fn the_pairs_are_bounded_and_the_oldest_that_counts_stays() {
         let (mut covered, begun) = (Covered::default(), Instant::now());
-        let told = |l1: u64| {
+        let reported = |l1: u64| {
             let at = begun + Duration::from_secs(l1 * 12);
-            (word(100_000, l1 * 6, l1, at).marks, at)
+            (report(100_000, l1 * 6, l1, at).marks, at)
         };
-        for (marks, at) in (0..5_000).map(told) {
+        for (marks, at) in (0..5_000).map(reported) {
             covered.note(&marks, at);
         }
         assert!(covered.0.len() <= 1_002, "{}", covered.0.len());
-        assert_eq!(covered.since(&told(4_999).0, L1_BLOCKS_MAX), Some(3_999 * 6));
+        assert_eq!(covered.since(&reported(4_999).0, L1_BLOCKS_MAX), Some(3_999 * 6));
     }
 
     #[test]
     fn all_parts_of_a_rule_must_hold() {
-        let (word, covered) = (word(100, 80, 0, Instant::now()), Covered::default());
+        let (report, covered) = (report(100, 80, 0, Instant::now()), Covered::default());
         let number = |confirmations| {
-            final_number(&word, &FinalityRule { tag: Some(Tag::Safe), confirmations, l1_blocks: 0 }, &covered)
+            final_number(&report, &FinalityRule { tag: Some(Tag::Safe), confirmations, l1_blocks: 0 }, &covered)
         };
         assert_eq!((number(0), number(20), number(21), number(101)), (Some(80), Some(80), Some(79), None));
-        assert_eq!(final_number(&word, &FinalityRule::confirmations(12), &covered), Some(88));
-        assert_eq!(final_number(&word, &FinalityRule::FINALIZED, &covered), None);
-        assert_eq!(final_number(&word, &RULE, &covered), None);
+        assert_eq!(final_number(&report, &FinalityRule::confirmations(12), &covered), Some(88));
+        assert_eq!(final_number(&report, &FinalityRule::FINALIZED, &covered), None);
+        assert_eq!(final_number(&report, &RULE, &covered), None);
     }
 
     #[test]

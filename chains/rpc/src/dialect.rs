@@ -1,4 +1,4 @@
-//! What the pool must be told by the family of its chain, and the words that they share.
+//! What the pool must be reported by the family of its chain, and the words that they share.
 //!
 //! Promises: nothing here knows a method or a field of any chain. A family says how an endpoint is polled, what of its
 //! word is final, how bad a failure is for the endpoint, and what its nodes' own codes mean; all else is the pool's.
@@ -17,7 +17,7 @@ use crate::pool::endpoint::Endpoint;
 /// How the nodes of one network speak: a family's own part of what the pool does.
 pub trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     type Error: Error + From<RpcError> + Clone + Send + Sync + 'static;
-    /// What a poll tells beside blocks that decides what is final.
+    /// What a poll reports beside blocks that decides what is final.
     type Marks: Send;
     /// What is remembered of one endpoint's earlier marks, where a rule needs it.
     type Memory: Default + Send;
@@ -28,7 +28,7 @@ pub trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     const BATCH_MAX: usize;
     /// The method that blocks are read with: what is wrong with a list of blocks is told of it.
     const BLOCKS: &'static str;
-    /// What tells one chain from another, in words for operators.
+    /// What reports one chain from another, in words for operators.
     const IDENTITY: &'static str;
     /// What an endpoint showed that comes back from quarantine, in such words.
     const SOUND: &'static str;
@@ -43,20 +43,20 @@ pub trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
         &self,
         endpoint: &Endpoint<Self>,
         question: &Question,
-    ) -> impl Future<Output = Result<Word<Self::Marks>, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<HeadReport<Self::Marks>, Self::Error>> + Send;
 
     /// How many rules of finality the network has: its own, then those of its tiers.
     fn rules(&self) -> usize;
 
     /// The newest number that is final by `word`, for each of the rules. It is called once for each word that is believed,
     /// in their order.
-    fn finals(&self, word: &Word<Self::Marks>, memory: &mut Self::Memory) -> Vec<Option<u64>>;
+    fn finals(&self, word: &HeadReport<Self::Marks>, memory: &mut Self::Memory) -> Vec<Option<u64>>;
 }
 
 /// What the pool wants to know of a poll beside the newest block and the final ones.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Question {
-    /// Whether the endpoint must tell which chain it serves; a wrong one is [`Fault::WrongChain`].
+    /// Whether the endpoint must report which chain it serves; a wrong one is [`Fault::WrongChain`].
     pub which_chain: bool,
     /// Of these blocks the hash, where the endpoint has them.
     pub numbers: BTreeSet<u64>,
@@ -64,7 +64,7 @@ pub struct Question {
 
 /// What an endpoint said at one moment.
 #[derive(Clone, Debug)]
-pub struct Word<M> {
+pub struct HeadReport<M> {
     pub latest: BlockRef,
     /// Of all blocks that it named or was asked for.
     pub hashes: BTreeMap<u64, BlockHash>,
@@ -78,7 +78,7 @@ pub enum Fault {
     Failing,
     /// It has not what was asked for and serves all else: others are asked, and its standing stays. Who lacks what a poll
     /// asks for has failed: nothing else is known of it.
-    Lacking,
+    NotFound,
     /// What it said is false: quarantine.
     Unsound,
     /// It serves another chain: quarantine, until it is pointed elsewhere.
@@ -95,6 +95,6 @@ pub enum Fault {
 pub struct Subscription {
     /// The whole request.
     pub request: &'static str,
-    /// What tells one new head from another; `None` for a message that tells of none.
+    /// What reports one new head from another; `None` for a message that tells of none.
     pub head: fn(&str) -> Option<String>,
 }

@@ -1,7 +1,7 @@
 //! What can go wrong with endpoints, whatever family their chain is of, and whether it may pass.
 //!
 //! Promises: every error names its chain, and the endpoint where there is one; no text holds more of a URL than host and
-//! port. What is wrong with what endpoints tell (proofs, types) is the family's own error.
+//! port. What is wrong with what endpoints report (proofs, types) is the family's own error.
 
 use landfall_chain::{BlockRef, Chain};
 
@@ -12,7 +12,7 @@ use crate::dialect::Fault;
 pub enum RpcError {
     #[error("{chain}: no endpoint is configured; set chains.{chain}.rpc")]
     NoUrl { chain: Chain },
-    /// `position` counts from 1, as people do. The URL itself is not told: it may hold secrets.
+    /// `position` counts from 1, as people do. The URL itself is not reported: it may hold secrets.
     #[error("{chain}: rpc url {position} {reason}; check chains.{chain}.rpc")]
     Url { chain: Chain, position: usize, reason: &'static str },
     #[error("{chain}: rpc url {position} has a header that cannot be sent; check chains.{chain}.rpc")]
@@ -49,7 +49,7 @@ impl RpcError {
             | RpcError::Agree { .. } => Fault::Permanent,
             RpcError::NoEndpoint { permanent: true, .. } => Fault::Permanent,
             RpcError::Contradicts { .. } => Fault::Unsound,
-            RpcError::Lacks { .. } => Fault::Lacking,
+            RpcError::Lacks { .. } => Fault::NotFound,
             RpcError::NoEndpoint { permanent: false, .. }
             | RpcError::BelowFinal { .. }
             | RpcError::Call { .. }

@@ -3,9 +3,9 @@
 //! - `pool`: the endpoints of one network; within: where they are (`places`), one endpoint ([`Endpoint`], `calls`), what
 //!   it was found to serve (`learnt`), who leads (`heads`), what is agreed on as final (`agree`), who serves a read and
 //!   how it went (`reads`, `outcome`), how one poll went (`poll`), connections that only say when to look (`wake`)
-//! - `http`: batches over HTTP, the answers in them (`envelope`), and what of a failure may be told (`answer`)
+//! - `http`: batches over HTTP, the answers in them (`envelope`), and what of a failure may be reported (`answer`)
 //! - `limits`: what a node or provider means when it says no
-//! - `dialect`: what only a family of chains can say: how to poll, what is final by what was told, how bad a failure is
+//! - `dialect`: what only a family of chains can say: how to poll, what is final by what was reported, how bad a failure is
 //! - `error`: what can go wrong whatever the family
 //!
 //! Promises: no secret of a URL or header leaves this crate; every request ends; what one endpoint says is its own word
@@ -18,7 +18,7 @@ mod http;
 mod limits;
 mod pool;
 
-pub use dialect::{Dialect, Fault, Question, Subscription, Word};
+pub use dialect::{Dialect, Fault, HeadReport, Question, Subscription};
 pub use error::RpcError;
 pub use http::answer::{Answer, Raw};
 pub use http::{Call, NodeError};
@@ -26,4 +26,4 @@ pub use limits::{Codes, Limit};
 pub use pool::Pool;
 pub use pool::endpoint::Endpoint;
 pub use pool::places::EndpointUrl;
-pub use pool::reads::{Heard, Need};
+pub use pool::reads::{Need, Responses};

@@ -32,7 +32,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whether it tells another block than there is.
+    /// Whether it reports another block than there is.
     pub(crate) const fn is_lie(self) -> bool {
         matches!(self, Fault::Invent(..) | Fault::Churn(..) | Fault::Merge(_) | Fault::Hide(_))
     }

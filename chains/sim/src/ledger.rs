@@ -40,7 +40,7 @@ pub struct SimTx {
     /// What its signer pays for it; whoever has none pays nothing.
     pub fee: U256,
     /// What the node says that it paid, where a part of it is in no root.
-    pub told_fee: Option<U256>,
+    pub reported_fee: Option<U256>,
     /// What looks like a credit in it and is none.
     pub rejected: Vec<(SimLeg, Verdict)>,
     /// What every tracer reports in place of the legs that only a trace shows, where tracers err; the legs stay the truth.
@@ -79,7 +79,7 @@ pub(crate) struct State {
     pub(crate) trace_faults: VecDeque<Fault>,
     /// Tells the call that is held to answer.
     pub(crate) release: Arc<Notify>,
-    /// How often a call met each fault; a lie, how often it told another block than there is.
+    /// How often a call met each fault; a lie, how often it reported another block than there is.
     pub(crate) struck: BTreeMap<(Lane, &'static str), u64>,
     /// Whether full reads of traces come from two endpoints that agree.
     pub(crate) traced_twice: bool,
@@ -94,16 +94,16 @@ pub(crate) struct State {
     pub(crate) state_kept: Option<u64>,
     pub(crate) calls: u64,
     pub(crate) holdings_withheld: bool,
-    /// Whose holdings endpoints tell differently.
+    /// Whose holdings endpoints report differently.
     pub(crate) disputed: BTreeSet<Address>,
     /// Tokens of which nobody tells who holds how much.
-    pub(crate) untold: Vec<AssetId>,
+    pub(crate) unreported: Vec<AssetId>,
     /// What it reports of assets.
     pub(crate) facts: BTreeMap<AssetId, AssetFacts>,
-    /// The first and the last block that endpoints tell holdings of, where that is another than they are asked for.
-    pub(crate) told_of: Option<(u64, u64)>,
+    /// The first and the last block that endpoints report holdings of, where that is another than they are asked for.
+    pub(crate) reported_of: Option<(u64, u64)>,
     /// Of how many addresses the holdings were asked for.
-    pub(crate) holdings_told: u64,
+    pub(crate) holdings_reported: u64,
     /// What balances changed by without a leg: in which block, whose, of what.
     shifts: Vec<(u64, Address, AssetId, i64)>,
     before_call: Option<BeforeCall>,
@@ -111,7 +111,7 @@ pub(crate) struct State {
 
 impl SimLeg {
     pub fn native(sender: Address, recipient: Address, amount: u64) -> Self {
-        SimLeg { asset: AssetId::Native, sender, recipient, amount: U256::from(amount), lane: Lane::Roots }
+        SimLeg { asset: AssetId::Native, sender, recipient, amount: U256::from(amount), lane: Lane::Block }
     }
 
     /// Native value that a contract moves inside of a transaction: only a trace shows it.
@@ -123,7 +123,7 @@ impl SimLeg {
 impl SimLeg {
     fn transfer(&self, tx: TxRef) -> AssetTransfer {
         let SimLeg { asset, sender, recipient, amount, .. } = *self;
-        AssetTransfer { tx, asset, sender, sender_rule: SenderRule::Told, recipient, amount, nth: 0 }
+        AssetTransfer { tx, asset, sender, sender_rule: SenderRule::Reported, recipient, amount, nth: 0 }
     }
 }
 
@@ -131,7 +131,7 @@ impl SimTx {
     fn paid(&self) -> Option<Fee> {
         match self.tx.life {
             TxLife::Nonce { signer, .. } => {
-                let (amount, proved) = (self.told_fee.unwrap_or(self.fee), self.told_fee.is_none());
+                let (amount, proved) = (self.reported_fee.unwrap_or(self.fee), self.reported_fee.is_none());
                 Some(Fee { tx: self.tx, payer: signer, amount, proved })
             }
             TxLife::Block => None,
@@ -145,7 +145,7 @@ impl SimTx {
         id[..20].copy_from_slice(&signer_bytes[..20]);
         id[24..].copy_from_slice(&nonce.to_be_bytes());
         let tx = TxRef { id: TxId::Evm(id), life: TxLife::Nonce { signer, nonce } };
-        SimTx { tx, legs, fee: U256::from(FEE), told_fee: None, rejected: Vec::new(), misreported: None }
+        SimTx { tx, legs, fee: U256::from(FEE), reported_fee: None, rejected: Vec::new(), misreported: None }
     }
 
     /// The same, of which every tracer reports `legs` and not what moved inside.
@@ -156,12 +156,12 @@ impl SimTx {
 
     /// As tracers report it.
     fn as_reported(&self) -> SimTx {
-        let mut told = self.clone();
-        if let Some(reported) = told.misreported.take() {
-            told.legs.retain(|leg| leg.lane == Lane::Roots);
-            told.legs.extend(reported.into_iter().map(|leg| SimLeg { lane: Lane::Traces, ..leg }));
+        let mut copy = self.clone();
+        if let Some(reported) = copy.misreported.take() {
+            copy.legs.retain(|leg| leg.lane == Lane::Block);
+            copy.legs.extend(reported.into_iter().map(|leg| SimLeg { lane: Lane::Traces, ..leg }));
         }
-        told
+        copy
     }
 
     /// Another transaction that uses the same nonce: only one of the two can land.
@@ -205,10 +205,10 @@ impl SimChain {
             calls: 0,
             holdings_withheld: false,
             disputed: BTreeSet::new(),
-            untold: Vec::new(),
+            unreported: Vec::new(),
             facts: BTreeMap::new(),
-            told_of: None,
-            holdings_told: 0,
+            reported_of: None,
+            holdings_reported: 0,
             shifts: Vec::new(),
             before_call: None,
         })))
@@ -238,7 +238,7 @@ impl SimChain {
         self.lock().skip += count;
     }
 
-    /// Drops every block above `number`; their transactions, in order. Below the final block too, when told so:
+    /// Drops every block above `number`; their transactions, in order. Below the final block too, when reported so:
     /// what is final then stays what was last said.
     pub fn fork_at(&self, number: u64) -> Vec<SimTx> {
         let mut state = self.lock();
@@ -310,7 +310,7 @@ impl SimChain {
         self.lock().with_code.insert(address);
     }
 
-    /// Whether the second endpoint takes more than two seconds and tells no trace, from now on.
+    /// Whether the second endpoint takes more than two seconds and reports no trace, from now on.
     pub fn hang_second(&self, hangs: bool) {
         self.lock().second_hangs = hangs;
     }
@@ -330,19 +330,19 @@ impl SimChain {
         self.lock().balances_withheld = withheld;
     }
 
-    /// Whether nobody tells what addresses hold, from now on.
+    /// Whether nobody reports what addresses hold, from now on.
     pub fn withhold_holdings(&self, withheld: bool) {
         self.lock().holdings_withheld = withheld;
     }
 
-    /// Whose holdings endpoints tell differently, from now on.
+    /// Whose holdings endpoints report differently, from now on.
     pub fn dispute_holdings(&self, of: impl IntoIterator<Item = Address>) {
         self.lock().disputed = of.into_iter().collect();
     }
 
     /// Tokens of which nobody tells who holds how much, from now on.
-    pub fn leave_untold(&self, tokens: impl IntoIterator<Item = AssetId>) {
-        self.lock().untold = tokens.into_iter().collect();
+    pub fn leave_unreported(&self, tokens: impl IntoIterator<Item = AssetId>) {
+        self.lock().unreported = tokens.into_iter().collect();
     }
 
     /// It reports this of an asset, or nothing, as when nobody answers.
@@ -354,14 +354,14 @@ impl SimChain {
         }
     }
 
-    /// The numbers of the first and the last block that endpoints tell holdings of, whatever they are asked for.
-    pub fn tell_holdings_of(&self, blocks: Option<(u64, u64)>) {
-        self.lock().told_of = blocks;
+    /// The numbers of the first and the last block that endpoints report holdings of, whatever they are asked for.
+    pub fn report_holdings_of(&self, blocks: Option<(u64, u64)>) {
+        self.lock().reported_of = blocks;
     }
 
     /// Of how many addresses the holdings were asked for.
-    pub fn holdings_told(&self) -> u64 {
-        self.lock().holdings_told
+    pub fn holdings_reported(&self) -> u64 {
+        self.lock().holdings_reported
     }
 
     /// A balance changes by so many base units in the newest block, and no leg shows it.
@@ -393,7 +393,7 @@ impl SimChain {
         state.before_call = None;
     }
 
-    /// How often a call met each fault that was scripted, by its name; a lie, how often it told another block than there is.
+    /// How often a call met each fault that was scripted, by its name; a lie, how often it reported another block than there is.
     pub fn struck(&self) -> BTreeMap<(Lane, &'static str), u64> {
         self.lock().struck.clone()
     }
@@ -444,7 +444,7 @@ impl SimBlock {
             let legs = self.txs.iter().flat_map(|tx| tx.legs.iter().map(move |leg| (tx.tx, leg)));
             legs.filter(move |(_, leg)| leg.lane == lane).map(|(tx, leg)| leg.transfer(tx))
         };
-        let mut transfers: Vec<AssetTransfer> = of_lane(Lane::Roots).collect();
+        let mut transfers: Vec<AssetTransfer> = of_lane(Lane::Block).collect();
         let behind = transfers.len();
         transfers.extend(of_lane(Lane::Traces));
         number_equal_legs(&mut transfers);
@@ -455,20 +455,20 @@ impl SimBlock {
         Block {
             header: self.header,
             txs: self.txs.iter().map(|tx| tx.tx.id).collect(),
-            transfers: if lane == Lane::Roots { transfers } else { traced },
+            transfers: if lane == Lane::Block { transfers } else { traced },
             debits: Debits::ByLegs,
             unattributed: Vec::new(),
-            fees: if lane == Lane::Roots { self.txs.iter().filter_map(SimTx::paid).collect() } else { Vec::new() },
+            fees: if lane == Lane::Block { self.txs.iter().filter_map(SimTx::paid).collect() } else { Vec::new() },
             rejected: rejected.map(|(tx, leg, verdict)| Rejected { transfer: leg.transfer(tx), verdict }).collect(),
             fee_recipient: self.fee_recipient,
-            proof: if lane == Lane::Roots { Proof::Roots } else { Proof::OneEndpoint },
+            proof: if lane == Lane::Block { Proof::Roots } else { Proof::OneEndpoint },
             signers: Signers::default(),
             inside: (lane == Lane::Traces).then(|| {
-                let roots = self.to_block(Lane::Roots);
+                let roots = self.to_block(Lane::Block);
                 Arc::new(Inside {
                     roots,
                     ran_code: BTreeSet::new(),
-                    untold_fees: BTreeSet::new(),
+                    unreported_fees: BTreeSet::new(),
                     by_two_engines: false,
                 })
             }),
@@ -485,7 +485,7 @@ impl SimBlock {
     /// The block as a source hands it over that read its logs only: who is named is true, what they got is not. Who
     /// records a candidate gets other ids and amounts than the chain has.
     pub(crate) fn to_candidates(&self) -> Block {
-        let mut block = self.to_block(Lane::Roots);
+        let mut block = self.to_block(Lane::Block);
         for transfer in &mut block.transfers {
             transfer.amount = transfer.amount.saturating_add(U256::from(1));
             transfer.nth = 0;

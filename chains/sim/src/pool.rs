@@ -1,7 +1,7 @@
 //! Several views of one chain, of which one may lie: what a source that proves every block and asks several endpoints can
-//! still be told.
+//! still be reported.
 //!
-//! Each call is answered by one view, except what is final, which as many as must agree tell alike. The lies are those that
+//! Each call is answered by one view, except what is final, which as many as must agree report alike. The lies are those that
 //! no proof catches: a stale head, a real fork shown as canonical, blocks left out, a false fate. A false final block is
 //! refused by agreement.
 
@@ -54,7 +54,7 @@ struct Pool {
     /// The liar answers where the chain ends, and nothing else.
     tip_only: bool,
     rng: StdRng,
-    told: BTreeMap<&'static str, u64>,
+    reported: BTreeMap<&'static str, u64>,
 }
 
 impl Lie {
@@ -83,12 +83,12 @@ impl SimPool {
             liar_answers: 0,
             tip_only: false,
             rng,
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
         };
         SimPool { chain, pool: Arc::new(Mutex::new(pool)) }
     }
 
-    /// From now on `views` views, of which `agree` must tell the same final block; `seed` decides who answers.
+    /// From now on `views` views, of which `agree` must report the same final block; `seed` decides who answers.
     pub fn spread(&self, views: usize, agree: usize, seed: u64) {
         let mut pool = self.lock();
         (pool.views, pool.agree, pool.rng) = (views.max(1), agree.max(1), StdRng::seed_from_u64(seed));
@@ -99,22 +99,22 @@ impl SimPool {
         self.lock().override_agree = agree;
     }
 
-    /// From now on one view tells this; `None` makes it honest. Of ten calls it answers `liar_answers`.
+    /// From now on one view reports this; `None` makes it honest. Of ten calls it answers `liar_answers`.
     pub fn lie(&self, lie: Option<Lie>, liar_answers: u32) {
         let mut pool = self.lock();
         (pool.lie, pool.liar_answers, pool.tip_only) = (lie, liar_answers, false);
     }
 
-    /// From now on one view tells this of where the chain ends; the others answer everything else.
+    /// From now on one view reports this of where the chain ends; the others answer everything else.
     pub fn lie_about_the_tip(&self, lie: Lie) {
         let mut pool = self.lock();
         (pool.lie, pool.liar_answers, pool.tip_only) = (Some(lie), 10, true);
     }
 
-    /// How often each lie was told where the truth was another (a false final block: and was refused), and as "refused
+    /// How often each lie was reported where the truth was another (a false final block: and was refused), and as "refused
     /// final" how often fewer than must agree called the newest final block so for another reason.
-    pub fn told(&self) -> BTreeMap<&'static str, u64> {
-        self.lock().told.clone()
+    pub fn reported(&self) -> BTreeMap<&'static str, u64> {
+        self.lock().reported.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Pool> {
@@ -130,9 +130,9 @@ impl SimPool {
         (pool.rng.random_range(0..10) < answers).then_some(lie)
     }
 
-    fn tell(&self, what: &'static str, is_untrue: bool) {
+    fn report(&self, what: &'static str, is_untrue: bool) {
         if is_untrue {
-            *self.lock().told.entry(what).or_default() += 1;
+            *self.lock().reported.entry(what).or_default() += 1;
         }
     }
 
@@ -154,12 +154,12 @@ impl SimPool {
             };
             views.iter().filter(vouches).count()
         };
-        let told: Vec<BlockRef> = views.iter().filter_map(|view| of(view)).collect();
-        let newest = told.iter().map(|block| block.number).max();
-        let agreed = told.into_iter().filter(|block| vouched(block) >= agree).max_by_key(|block| block.number);
+        let reported: Vec<BlockRef> = views.iter().filter_map(|view| of(view)).collect();
+        let newest = reported.iter().map(|block| block.number).max();
+        let agreed = reported.into_iter().filter(|block| vouched(block) >= agree).max_by_key(|block| block.number);
         let is_behind = agreed.map(|block| block.number) < newest;
         let what = if lie == Some(Lie::FalseFinal) { Lie::FalseFinal.name() } else { "refused final" };
-        self.tell(what, is_behind);
+        self.report(what, is_behind);
         let waiting = is_behind.then(|| format!("{agree} endpoints must agree, and fewer do"));
         (agreed, waiting)
     }
@@ -237,12 +237,13 @@ impl SimPool {
     fn lied(&self, range: RangeInclusive<u64>) -> Option<Vec<SimBlock>> {
         let lie = self.answering_lie(false)?;
         let truth = View::honest(&self.chain).range(range.clone()).to_vec();
-        let mut told = View::lying(&self.chain, lie).range(range).to_vec();
+        let mut reported = View::lying(&self.chain, lie).range(range).to_vec();
         if lie == Lie::LeftOut {
-            told = told.into_iter().enumerate().filter(|(index, _)| index % 2 == 0).map(|(_, block)| block).collect();
+            reported =
+                reported.into_iter().enumerate().filter(|(index, _)| index % 2 == 0).map(|(_, block)| block).collect();
         }
-        self.tell(lie.name(), told != truth);
-        Some(told)
+        self.report(lie.name(), reported != truth);
+        Some(reported)
     }
 
     fn is_plain(&self) -> bool {
@@ -259,9 +260,9 @@ impl BlockSource for SimPool {
         }
         let latest = match self.answering_lie(true) {
             Some(lie) => {
-                let told = View::lying(&self.chain, lie).latest;
-                self.tell(lie.name(), told != tip.latest);
-                told
+                let reported = View::lying(&self.chain, lie).latest;
+                self.report(lie.name(), reported != tip.latest);
+                reported
             }
             None => tip.latest,
         };
@@ -273,13 +274,13 @@ impl BlockSource for SimPool {
     async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
         let truth = self.chain.headers(range.clone()).await?;
         let lied = self.lied(range);
-        Ok(lied.map_or(truth, |told| told.iter().map(|block| block.header).collect()))
+        Ok(lied.map_or(truth, |reported| reported.iter().map(|block| block.header).collect()))
     }
 
     async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
         let truth = BlockSource::blocks(&self.chain, range.clone(), read).await?;
         let lied = self.lied(range);
-        Ok(lied.map_or(truth, |told| told.iter().map(|block| read_as(block, read)).collect()))
+        Ok(lied.map_or(truth, |reported| reported.iter().map(|block| read_as(block, read)).collect()))
     }
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
@@ -301,7 +302,7 @@ impl BlockSource for SimPool {
 
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
         let truth = self.chain.fate(tx, at).await?;
-        let told = match self.answering_lie(false) {
+        let reported = match self.answering_lie(false) {
             Some(Lie::FalseFate) => Fate::Superseded(*at),
             Some(lie @ (Lie::OtherFork | Lie::StaleHead(_))) => {
                 let view = View::lying(&self.chain, lie);
@@ -310,8 +311,8 @@ impl BlockSource for SimPool {
             }
             Some(Lie::ForgedTip(_) | Lie::FalseFinal | Lie::LeftOut) | None => return Ok(truth),
         };
-        self.tell("false fate", told != truth);
-        Ok(told)
+        self.report("false fate", reported != truth);
+        Ok(reported)
     }
 }
 
@@ -332,7 +333,7 @@ impl AddressSource for SimPool {
 
 fn read_as(block: &SimBlock, read: Read) -> Block {
     let mut block = match read.lane {
-        Lane::Roots => block.to_block(Lane::Roots),
+        Lane::Block => block.to_block(Lane::Block),
         Lane::Traces => block.as_reported().to_block(Lane::Traces),
     };
     if read.legs == Legs::Creditable {

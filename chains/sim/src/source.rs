@@ -41,7 +41,7 @@ impl BlockSource for SimChain {
 
     async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
         let fault = match read.lane {
-            Lane::Roots => self.call().await?,
+            Lane::Block => self.call().await?,
             Lane::Traces => self.call_for_traces().await?,
         };
         let blocks = {
@@ -50,13 +50,13 @@ impl BlockSource for SimChain {
             if read.lane == Lane::Traces {
                 truth = truth.iter().map(SimBlock::as_reported).collect();
             }
-            let told: Vec<SimBlock> = truth.iter().map(|block| as_told(block, read.lane, fault)).collect();
-            let is_untrue = fault.is_some_and(Fault::is_lie) && told != truth;
+            let reported: Vec<SimBlock> = truth.iter().map(|block| as_reported(block, read.lane, fault)).collect();
+            let is_untrue = fault.is_some_and(Fault::is_lie) && reported != truth;
             if let Some(lie) = fault.filter(|_| is_untrue) {
                 state.strike(read.lane, lie);
             }
             state.can_trace(&range, read, is_untrue)?;
-            told.into_iter().map(|block| state.read(block, read, fault)).collect()
+            reported.into_iter().map(|block| state.read(block, read, fault)).collect()
         };
         if fault == Some(Fault::Held) {
             let release = Arc::clone(&self.lock().release);
@@ -151,16 +151,16 @@ impl HoldingSource for SimChain {
     ) -> Result<Holdings, SourceError> {
         self.before_call();
         let mut state = self.lock();
-        state.holdings_told += u64::try_from(addresses.len()).unwrap_or(u64::MAX);
+        state.holdings_reported += u64::try_from(addresses.len()).unwrap_or(u64::MAX);
         let known = state.blocks.iter().any(|block| block.header.block == *at);
         if state.holdings_withheld || !known || state.has_forgotten(at.number) {
             return Err(SourceError::transient(format!("the state of block {at} cannot be had")));
         }
         let of = |address: &Address, asset: &AssetId| {
-            let is_told = !state.disputed.contains(address) && !state.untold.contains(asset);
-            let told_of = state.told_of.unwrap_or((at.number, at.number));
+            let is_reported = !state.disputed.contains(address) && !state.unreported.contains(asset);
+            let reported_of = state.reported_of.unwrap_or((at.number, at.number));
             let held = |(number, through)| Holding { amount: state.balance(address, asset, number), number, through };
-            is_told.then(|| held(told_of))
+            is_reported.then(|| held(reported_of))
         };
         let of_address = |address: &Address| assets.iter().map(|asset| of(address, asset)).collect();
         Ok(Holdings { proof: Proof::TwoEndpoints, amounts: addresses.iter().map(of_address).collect() })
@@ -169,7 +169,7 @@ impl HoldingSource for SimChain {
 
 impl SimChain {
     async fn call(&self) -> Result<Option<Fault>, SourceError> {
-        self.take(Lane::Roots, |state| state.faults.pop_front()).await
+        self.take(Lane::Block, |state| state.faults.pop_front()).await
     }
 
     async fn call_for_traces(&self) -> Result<Option<Fault>, SourceError> {
@@ -183,7 +183,7 @@ impl SimChain {
             let mut state = self.lock();
             state.calls += 1;
             let fault = next(&mut state);
-            // A lie is counted where it is told.
+            // A lie is counted where it is reported.
             if let Some(fault) = fault.filter(|fault| !fault.is_lie()) {
                 state.strike(lane, fault);
             }
@@ -231,7 +231,7 @@ impl State {
 impl State {
     /// Whether a trace comes of it: some blocks are too much for every node, and of two that differ neither is believed.
     fn can_trace(&self, range: &RangeInclusive<u64>, read: Read, is_untrue: bool) -> Result<(), SourceError> {
-        if read.lane == Lane::Roots {
+        if read.lane == Lane::Block {
             return Ok(());
         }
         if let Some(number) = self.untraceable.iter().find(|number| range.contains(number)) {
@@ -249,53 +249,54 @@ impl State {
         Ok(())
     }
 
-    /// A block as a source hands it over that was told so.
-    fn read(&self, told: SimBlock, read: Read, fault: Option<Fault>) -> Block {
-        let mut told = match (read.lane, read.proof) {
-            (Lane::Roots, ReadProof::Listed) => told.to_candidates(),
-            (lane, _) => told.to_block(lane),
+    /// A block as a source hands it over that was reported so.
+    fn read(&self, reported: SimBlock, read: Read, fault: Option<Fault>) -> Block {
+        let mut reported = match (read.lane, read.proof) {
+            (Lane::Block, ReadProof::Candidate) => reported.to_candidates(),
+            (lane, _) => reported.to_block(lane),
         };
         if read.lane == Lane::Traces && read.proof == ReadProof::Full && self.traced_twice {
-            told.proof = if self.second_hangs { Proof::OneEndpoint } else { Proof::TwoEndpoints };
-            if let Some(inside) = told.inside.as_mut().map(Arc::make_mut) {
+            reported.proof = if self.second_hangs { Proof::OneEndpoint } else { Proof::TwoEndpoints };
+            if let Some(inside) = reported.inside.as_mut().map(Arc::make_mut) {
                 inside.by_two_engines = !self.second_hangs && !self.one_engine;
             }
         }
         if read.legs == Legs::Creditable {
-            told.rejected.clear();
+            reported.rejected.clear();
         }
         if fault == Some(Fault::Forge) {
-            told.signers = Signers::new(|tx| Err(SourceError::transient(format!("{} was signed by another", tx.id))));
+            reported.signers =
+                Signers::new(|tx| Err(SourceError::transient(format!("{} was signed by another", tx.id))));
         }
-        told
+        reported
     }
 }
 
-/// A block as a node tells it that may lie.
-fn as_told(block: &SimBlock, lane: Lane, fault: Option<Fault>) -> SimBlock {
-    let mut told = block.clone();
+/// A block as a node reports it that may lie.
+fn as_reported(block: &SimBlock, lane: Lane, fault: Option<Fault>) -> SimBlock {
+    let mut reported = block.clone();
     match fault {
         Some(Fault::Invent(to, amount)) => {
-            if let Some(tx) = told.txs.first_mut() {
+            if let Some(tx) = reported.txs.first_mut() {
                 let leg = SimLeg { lane, ..SimLeg::native(to, to, amount) };
                 tx.legs.push(SimLeg { sender: Address::Evm([0xee; 20]), ..leg });
             }
         }
         Some(Fault::Churn(who, amount)) => {
-            if let Some(tx) = told.txs.first_mut() {
+            if let Some(tx) = reported.txs.first_mut() {
                 let other = Address::Evm([0xee; 20]);
                 for (sender, recipient) in [(other, who), (who, other)] {
                     tx.legs.push(SimLeg { lane, ..SimLeg::native(sender, recipient, amount) });
                 }
             }
         }
-        Some(Fault::Merge(to)) => merge(&mut told, to, lane),
+        Some(Fault::Merge(to)) => merge(&mut reported, to, lane),
         Some(Fault::Hide(from)) => {
-            told.txs.iter_mut().for_each(|tx| tx.legs.retain(|leg| leg.recipient != from || leg.lane != lane));
+            reported.txs.iter_mut().for_each(|tx| tx.legs.retain(|leg| leg.recipient != from || leg.lane != lane));
         }
         Some(_) | None => {}
     }
-    told
+    reported
 }
 
 /// Tells all that the lane shows of payments to `to` as one.

@@ -1,7 +1,7 @@
 //! Prints how fast blocks of mainnet's size are read, on one core, beside a plain loop over the same bytes.
 //!
 //! The block is `landfall_cluster::recorded`: 1,228 recorded transactions, 740 of which are votes, in 2.9 MB. In what is
-//! told are: gunzip (zlib-rs), JSON, every check of a transaction, fees, legs, debits and their senders, where tokens belong,
+//! reported are: gunzip (zlib-rs), JSON, every check of a transaction, fees, legs, debits and their senders, where tokens belong,
 //! and the digest that a second endpoint's must equal. Not in it: HTTP and the envelope of JSON-RPC, the comparison of two
 //! digests and of one parent link, the watch list and the store: `benches/figures` of the program, section `solana`, has
 //! all of that. The plain loop unpacks and parses into structs of what is needed, and does nothing with it.
@@ -73,8 +73,8 @@ fn best(mut run: impl FnMut()) -> Duration {
 /// How long this thread has run, as Linux counts it (`schedstat`); by the clock where it does not.
 fn used() -> Duration {
     static BEGUN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanos = told.and_then(|told| told.split(' ').next()?.parse().ok());
+    let reported = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanos = reported.and_then(|reported| reported.split(' ').next()?.parse().ok());
     nanos.map_or_else(|| BEGUN.get_or_init(Instant::now).elapsed(), Duration::from_nanos)
 }
 

@@ -22,7 +22,7 @@ use crate::source::SolanaSource;
 const ACCOUNT: &str = "getAccountInfo";
 
 #[derive(Deserialize)]
-struct Told {
+struct AccountResponse {
     context: Context,
     value: Option<Account>,
 }
@@ -37,7 +37,7 @@ struct Context {
 struct Account {
     owner: String,
     data: (String, String),
-    /// How many bytes it has; old nodes do not tell.
+    /// How many bytes it has; old nodes do not report.
     space: Option<usize>,
 }
 
@@ -63,10 +63,10 @@ impl SolanaSource {
             })
         };
         let need = Need { first: reached, last: reached, methods: &[ACCOUNT] };
-        let heard = self.pool.call_each(need, Vec::new(), read, |reported| agreed(reported).is_some()).await?;
-        agreed(&heard.told).ok_or_else(|| {
-            let names: Vec<&str> = heard.told.iter().map(|(endpoint, _)| endpoint.id.as_str()).collect();
-            let (endpoints, missing) = (names.join(" and "), heard.missing.join("; "));
+        let responses = self.pool.call_each(need, Vec::new(), read, |reported| agreed(reported).is_some()).await?;
+        agreed(&responses.reported).ok_or_else(|| {
+            let names: Vec<&str> = responses.reported.iter().map(|(endpoint, _)| endpoint.id.as_str()).collect();
+            let (endpoints, missing) = (names.join(" and "), responses.missing.join("; "));
             SolanaError::MintUnreported { chain, mint: mint.to_owned(), agree, endpoints, missing }
         })
     }
@@ -101,7 +101,7 @@ async fn read_account(endpoint: &Endpoint, key: &str, reached: u64) -> Result<Ac
     let answers = endpoint.ask_aside(&[Call { method: ACCOUNT, params: json!([key, how]) }]).await?;
     let answer = answers.into_iter().next().ok_or_else(|| endpoint.unusable(ACCOUNT, "no answer"))?;
     let answer: Raw = answer.map_err(|error| failed(endpoint, ACCOUNT, &error))?;
-    let Told { context, value } = endpoint.parse(ACCOUNT, &answer)?;
+    let AccountResponse { context, value } = endpoint.parse(ACCOUNT, &answer)?;
     if context.slot < reached {
         return Err(endpoint.lacks(format!("tells account {key} of slot {}, which is behind", context.slot)));
     }

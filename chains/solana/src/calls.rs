@@ -16,7 +16,7 @@ use tracing::warn;
 
 use crate::ata::TokenProgram;
 use crate::client::Light;
-use crate::dialect::{Endpoint, is_lacking};
+use crate::dialect::{Endpoint, is_not_found};
 use crate::digest::Digest;
 use crate::error::{SolanaError, Unusable};
 use crate::reaction::Reaction;
@@ -26,7 +26,7 @@ use crate::sender;
 
 pub(crate) const BLOCKS: &str = "getBlocks";
 pub(crate) const BLOCK: &str = "getBlock";
-/// What a node may refuse that tells headers by the same method.
+/// What a node may refuse that reports headers by the same method.
 const WHOLE: &str = "getBlock with transactions";
 pub(crate) const TRANSACTION: &str = "getTransaction";
 /// Live on mainnet since slot 447,120,000: with 0, almost every block is refused.
@@ -53,7 +53,7 @@ impl Wanted {
     }
 }
 
-/// A block as one endpoint tells it.
+/// A block as one endpoint reports it.
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) digest: Digest,
@@ -66,8 +66,8 @@ pub(crate) enum Paid {
     By(Payer),
     /// It knows no such transaction in this slot; where the block is young it may know it in a moment.
     NotYet,
-    /// It cannot tell, now or later.
-    Untold,
+    /// It cannot report, now or later.
+    Unreported,
 }
 
 /// Reads whole blocks.
@@ -98,7 +98,7 @@ impl Reader {
         self.rules.programs_of(mint).collect()
     }
 
-    /// The block, as this endpoint tells it; its time is 0 where the node does not tell one.
+    /// The block, as this endpoint reports it; its time is 0 where the node does not report one.
     pub(crate) async fn block(&self, endpoint: &Endpoint, wanted: Wanted, legs: Legs) -> Result<Reading, SolanaError> {
         let (slot, version) = (wanted.slot, self.version.load(Relaxed));
         let mut answer = self.whole(endpoint, slot, version).await?;
@@ -136,10 +136,10 @@ impl Reader {
                     }
                     Reaction::Drop | Reaction::Page => {
                         note(endpoint, TRANSACTION, &error);
-                        Ok(Paid::Untold)
+                        Ok(Paid::Unreported)
                     }
                     Reaction::LeaveOpen => Ok(Paid::NotYet),
-                    Reaction::AskArchive | Reaction::RaiseVersion { .. } => Ok(Paid::Untold),
+                    Reaction::AskArchive | Reaction::RaiseVersion { .. } => Ok(Paid::Unreported),
                 };
             }
         };
@@ -172,7 +172,7 @@ impl Reader {
     }
 
     /// The answer, when raising the version is no longer a way out. Whether all endpoints say so is the pool's to judge,
-    /// by the block's hash, which mode `none` tells whatever the transactions.
+    /// by the block's hash, which mode `none` reports whatever the transactions.
     async fn settled(&self, endpoint: &Endpoint, slot: u64, answer: Answer) -> Result<Raw, SolanaError> {
         let error = match answer {
             Ok(answer) => return Ok(answer),
@@ -204,7 +204,7 @@ pub(crate) async fn read_slots(
     Ok(slots)
 }
 
-/// The header of the block in `slot`; its time is 0 where the node does not tell one.
+/// The header of the block in `slot`; its time is 0 where the node does not report one.
 pub(crate) async fn read_header(endpoint: &Endpoint, slot: u64) -> Result<Header, SolanaError> {
     let how = json!({ "commitment": "confirmed", "transactionDetails": "none", "rewards": false });
     let answer = one(endpoint, Call { method: BLOCK, params: json!([slot, how]) }).await?;
@@ -212,7 +212,7 @@ pub(crate) async fn read_header(endpoint: &Endpoint, slot: u64) -> Result<Header
     read::header(answer.get(), slot).map_err(|error| unusable(endpoint, slot, &error))
 }
 
-/// When the block was made. An endpoint that does not tell it is as good as before for all else.
+/// When the block was made. An endpoint that does not report it is as good as before for all else.
 pub(crate) async fn read_time(endpoint: &Endpoint, wanted: Wanted) -> Result<u64, SolanaError> {
     let header = read_header(endpoint, wanted.slot).await?;
     wanted.check(endpoint, &header)?;
@@ -230,8 +230,8 @@ pub(crate) async fn read_fate(endpoint: &Endpoint, tx: &TxId) -> Result<Fate, So
     match read_header(endpoint, slot).await {
         Ok(header) => Ok(Fate::In(header.block)),
         // It may be on its way to be confirmed.
-        Err(error) if is_lacking(&error) => {
-            Ok(Fate::Unheard { endpoints: endpoint.id.clone(), why: error.to_string() })
+        Err(error) if is_not_found(&error) => {
+            Ok(Fate::Unanswered { endpoints: endpoint.id.clone(), why: error.to_string() })
         }
         Err(error) => Err(error),
     }
@@ -299,8 +299,8 @@ fn refused(endpoint: &Endpoint, slot: u64, what: &'static str, error: &NodeError
 /// As [`unusable`]; where only what is listed stands against it, it is the configuration that may be wrong.
 fn refuted(endpoint: &Endpoint, slot: u64, answer: &Raw, error: Unusable) -> SolanaError {
     match (error, read::header(answer.get(), slot)) {
-        (Unusable::Decimals { mint, told, listed, .. }, Ok(Header { block, .. })) => {
-            SolanaError::Decimals { chain: endpoint.chain, block, mint, told, listed }
+        (Unusable::Decimals { mint, reported, listed, .. }, Ok(Header { block, .. })) => {
+            SolanaError::Decimals { chain: endpoint.chain, block, mint, reported, listed }
         }
         (error, _) => unusable(endpoint, slot, &error),
     }

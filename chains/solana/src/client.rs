@@ -3,7 +3,7 @@
 //! Promises: the pool keeps health, limits, secrets and time of every call, because the client's transport is the
 //! endpoint; the client keeps what the calls are named and what their answers hold. A failure comes back as this crate's
 //! own error, whatever the client makes of it. Nothing else names solana-client, so another version of it is a change
-//! here. Deliberately not here: blocks, which are megabytes and are read by our own structs, and their headers, which are told by the
+//! here. Deliberately not here: blocks, which are megabytes and are read by our own structs, and their headers, which are reported by the
 //! same method; versions of transactions. Past the client go, too: what is asked aside, so that blocks never wait for it
 //! (`getMultipleAccounts`, `getAccountInfo`, `getTransaction`), and lists of signatures, a thousand to a page and read from the text
 //! as it came, with where they begin (`getSignaturesForAddress`, `getFirstAvailableBlock`).
@@ -43,7 +43,7 @@ pub(crate) struct Light<'e> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Newest {
     Block(BlockRef),
-    /// It has not reached the slot that it told before: another node answers behind the same address, and lags.
+    /// It has not reached the slot that it reported before: another node answers behind the same address, and lags.
     Behind,
 }
 
@@ -94,7 +94,7 @@ impl<'e> Light<'e> {
         }
     }
 
-    /// The slots of `range`, inclusive, that hold a block at `commitment`, as told by a node that has come to `reached`.
+    /// The slots of `range`, inclusive, that hold a block at `commitment`, as reported by a node that has come to `reached`.
     pub(crate) async fn slots(
         &self,
         range: &RangeInclusive<u64>,

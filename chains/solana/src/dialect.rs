@@ -7,8 +7,8 @@
 //! `OptimisticallyConfirmedBankTracker`, `Bank::register_tick`). Only at `processed`, which is never asked for, a
 //! bank may still stand at its parent's hash.
 //!
-//! Promises: what an endpoint said a moment ago is not asked again (`told`), but of one in quarantine everything is.
-//! A node behind the same address that has not reached what was told takes nothing back: the word stands for some
+//! Promises: what an endpoint said a moment ago is not asked again (`reported`), but of one in quarantine everything is.
+//! A node behind the same address that has not reached what was reported takes nothing back: the word stands for some
 //! seconds, in which it is asked no oftener than another, and is a failure then. Another genesis hash puts an endpoint
 //! into quarantine. A lie cannot be told from the truth here, for nothing proves a blockhash: that is for endpoints to
 //! agree on.
@@ -26,13 +26,13 @@ use crate::base58;
 use crate::calls::{BLOCK, read_header};
 use crate::client::{Light, Newest};
 use crate::error::SolanaError;
-use crate::told::{Kept, Told, Words};
+use crate::poll_cache::{PollCache, Polled, PolledBlock};
 
 const LATEST: &str = "getLatestBlockhash";
 
 pub(crate) type Endpoint = landfall_rpc::Endpoint<Solana>;
 pub(crate) type Pool = landfall_rpc::Pool<Solana>;
-pub(crate) type Word = landfall_rpc::Word<Final>;
+pub(crate) type HeadReport = landfall_rpc::HeadReport<Final>;
 
 /// One Solana network, as its endpoints are polled.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Solana {
     genesis: BlockHash,
     /// That of the network, and one for each of its tiers: all wait for `finalized`.
     rules: usize,
-    told: Told,
+    reported: PollCache,
 }
 
 /// The newest slot that an endpoint calls final.
@@ -48,9 +48,9 @@ pub(crate) struct Solana {
 pub(crate) struct Final(u64);
 
 impl Solana {
-    /// To be polled every so often; see [`Told`].
+    /// To be polled every so often; see [`PollCache`].
     pub(crate) fn new(genesis: BlockHash, finality: &Finality, poll: Duration) -> Self {
-        Solana { genesis, rules: 1 + finality.tiers.len(), told: Told::new(poll) }
+        Solana { genesis, rules: 1 + finality.tiers.len(), reported: PollCache::new(poll) }
     }
 
     async fn prove_chain(&self, endpoint: &Endpoint) -> Result<(), SolanaError> {
@@ -63,25 +63,25 @@ impl Solana {
         Err(SolanaError::WrongChain { chain, endpoint, served, expected })
     }
 
-    /// The newest block at `commitment`: what is `kept` and was told within that time, or is told now. Who was asked in
+    /// The newest block at `commitment`: what is `kept` and was reported within that time, or is reported now. Who was asked in
     /// vain a moment ago is not asked either.
     async fn newest(
         &self,
         endpoint: &Endpoint,
         commitment: &str,
         within: Duration,
-        kept: Option<Kept>,
+        kept: Option<PolledBlock>,
     ) -> Result<Fresh, SolanaError> {
-        let told = |within: Duration| kept.filter(|kept| kept.is_told(within));
-        let asked = kept.filter(|kept| kept.is_asked(self.told.confirmed_for()));
-        if let Some(kept) = told(within).or(asked) {
+        let reported = |within: Duration| kept.filter(|kept| kept.is_reported(within));
+        let asked = kept.filter(|kept| kept.is_asked(self.reported.confirmed_for()));
+        if let Some(kept) = reported(within).or(asked) {
             return Ok(Fresh { kept, is_new: false });
         }
-        let reached = told(self.told.reached_for()).map(|kept| kept.block.number);
+        let reached = reported(self.reported.reached_for()).map(|kept| kept.block.number);
         // A word is as old as its question, however slow the answer was.
         let now = Instant::now();
-        match (Light::of(endpoint).newest(commitment, reached).await?, told(self.told.behind_for())) {
-            (Newest::Block(block), _) => Ok(Fresh { kept: Kept::told(block, now), is_new: true }),
+        match (Light::of(endpoint).newest(commitment, reached).await?, reported(self.reported.behind_for())) {
+            (Newest::Block(block), _) => Ok(Fresh { kept: PolledBlock::at(block, now), is_new: true }),
             (Newest::Behind, Some(kept)) => Ok(Fresh { kept: kept.asked(now), is_new: false }),
             (Newest::Behind, None) => {
                 Err(endpoint.unusable(LATEST, "it has not reached the slot that it told before: it lags"))
@@ -113,8 +113,8 @@ impl Dialect for Solana {
                 Fault::TooNew { block: *block, what: format!("transactions above version {asked}") }
             }
             SolanaError::Outvoted { .. } => Fault::Unsound,
-            SolanaError::Decimals { block, mint, told, .. } => {
-                Fault::TooNew { block: *block, what: format!("{told} decimals of mint {mint}") }
+            SolanaError::Decimals { block, mint, reported, .. } => {
+                Fault::TooNew { block: *block, what: format!("{reported} decimals of mint {mint}") }
             }
             SolanaError::NoTime { .. }
             | SolanaError::Unwitnessed { .. }
@@ -131,85 +131,85 @@ impl Dialect for Solana {
         }
     }
 
-    async fn poll(&self, endpoint: &Endpoint, question: &Question) -> Result<Word, SolanaError> {
+    async fn poll(&self, endpoint: &Endpoint, question: &Question) -> Result<HeadReport, SolanaError> {
         if question.which_chain {
             self.prove_chain(endpoint).await?;
         }
         // Who may have been pointed elsewhere, or lied, is asked for everything anew.
-        let mut words = if question.which_chain { Words::default() } else { self.told.of(&endpoint.id) };
-        let (confirmed_for, finalized_for) = (self.told.confirmed_for(), self.told.finalized_for());
+        let mut polled = if question.which_chain { Polled::default() } else { self.reported.of(&endpoint.id) };
+        let (confirmed_for, finalized_for) = (self.reported.confirmed_for(), self.reported.finalized_for());
         let now = Instant::now();
-        let (Fresh { kept: finalized, is_new }, Fresh { kept: confirmed, is_new: is_told_now }) = try_join(
-            self.newest(endpoint, "finalized", finalized_for, words.finalized),
-            self.newest(endpoint, "confirmed", confirmed_for, words.confirmed),
+        let (Fresh { kept: finalized, is_new }, Fresh { kept: confirmed, is_new: is_reported_now }) = try_join(
+            self.newest(endpoint, "finalized", finalized_for, polled.finalized),
+            self.newest(endpoint, "confirmed", confirmed_for, polled.confirmed),
         )
         .await?;
-        (words.finalized, words.confirmed) = (Some(finalized), Some(confirmed));
+        (polled.finalized, polled.confirmed) = (Some(finalized), Some(confirmed));
         let (finalized, mut confirmed) = (finalized.block, confirmed.block);
         if finalized.number == confirmed.number && finalized.hash != confirmed.hash {
-            if is_told_now || !is_new {
+            if is_reported_now || !is_new {
                 let reason = format!("block {confirmed} is called confirmed, but {finalized} final");
                 return Err(endpoint.unusable(LATEST, &reason));
             }
-            // It was told before its slot was final, and was taken back.
-            words.confirmed = None;
+            // It was reported before its slot was final, and was taken back.
+            polled.confirmed = None;
             confirmed = finalized;
         }
         if is_new {
-            // What stood in a slot that has become final since may be told otherwise now.
-            words.forget_hashes();
+            // What stood in a slot that has become final since may be reported otherwise now.
+            polled.forget_hashes();
         }
         // Two nodes behind one address may answer, and what is final is confirmed too.
         let latest = if finalized.number > confirmed.number { finalized } else { confirmed };
         let mut hashes = BTreeMap::from([(finalized.number, finalized.hash)]);
-        // What was told before its slot was final may have been taken back since: that is no word on what is final.
-        if is_told_now || confirmed.number > finalized.number {
+        // What was reported before its slot was final may have been taken back since: that is no word on what is final.
+        if is_reported_now || confirmed.number > finalized.number {
             hashes.insert(confirmed.number, confirmed.hash);
         }
-        words.forget(finalized_for);
+        polled.forget(finalized_for);
         for slot in &question.numbers {
             if hashes.contains_key(slot) {
                 continue;
             }
-            let hash = match words.hash(*slot, finalized_for) {
+            let hash = match polled.hash(*slot, finalized_for) {
                 Some(hash) => hash,
                 None => {
                     let hash = hash_of(endpoint, *slot).await?;
-                    words.say_hash(*slot, hash, now);
+                    polled.say_hash(*slot, hash, now);
                     hash
                 }
             };
             hash.map(|hash| hashes.insert(*slot, hash));
         }
-        self.told.keep(&endpoint.id, words);
-        Ok(Word { latest, hashes, marks: Final(finalized.number) })
+        self.reported.keep(&endpoint.id, polled);
+        Ok(HeadReport { latest, hashes, marks: Final(finalized.number) })
     }
 
     fn rules(&self) -> usize {
         self.rules
     }
 
-    fn finals(&self, word: &Word, (): &mut ()) -> Vec<Option<u64>> {
+    fn finals(&self, word: &HeadReport, (): &mut ()) -> Vec<Option<u64>> {
         vec![Some(word.marks.0); self.rules]
     }
 }
 
-/// A newest block, and whether it was told just now.
+/// A newest block, and whether it was reported just now.
 struct Fresh {
-    kept: Kept,
+    kept: PolledBlock,
     is_new: bool,
 }
 
 /// That a block is not to be had, which says nothing of whether there is one.
-pub(crate) fn is_lacking(error: &SolanaError) -> bool {
-    Solana::fault(error) == Fault::Lacking
+pub(crate) fn is_not_found(error: &SolanaError) -> bool {
+    Solana::fault(error) == Fault::NotFound
 }
 
 /// The hash of the block in `slot`; `None` where there is none or the endpoint has not got it: it has no say.
 async fn hash_of(endpoint: &Endpoint, slot: u64) -> Result<Option<BlockHash>, SolanaError> {
     match read_header(endpoint, slot).await {
         Ok(header) => Ok(Some(header.block.hash)),
-        Err(error) if is_lacking(&error) => Ok(None),
+        Err(error) if is_not_found(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -229,7 +229,7 @@ struct NewSlot {
     slot: u64,
 }
 
-/// The slot that a message of `slotSubscribe` tells. It is only being processed: a reason to look, and no more.
+/// The slot that a message of `slotSubscribe` reports. It is only being processed: a reason to look, and no more.
 fn new_slot(message: &str) -> Option<String> {
     let news: News = serde_json::from_str(message).ok()?;
     Some(news.params.result.slot.to_string())
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_notification_tells_its_slot_and_nothing_else_does() {
+    fn a_slot_notification_reports_its_slot_and_nothing_else_does() {
         let message = r#"{"jsonrpc":"2.0","method":"slotNotification","params":{"result":{"parent":75,"root":44,"slot":76},"subscription":0}}"#;
         assert_eq!(new_slot(message).as_deref(), Some("76"));
         assert_eq!(new_slot(r#"{"jsonrpc":"2.0","result":0,"id":1}"#), None);

@@ -1,10 +1,10 @@
-//! What a block comes to, in a few bytes: what two endpoints must tell alike.
+//! What a block comes to, in a few bytes: what two endpoints must report alike.
 //!
 //! In it is what decides about credits, debits, fees and senders: the block's place and its parent's, and of each
 //! transaction its signature, whether it failed, its fee and who paid that, the lamports of each account that changed or
-//! holds tokens, and what token accounts held, with mint, owner, program and decimals. Not in it is what honest nodes tell
-//! differently: the order of token balances, the block's time, the words of an error, fields that only some tell, and
-//! accounts that were only looked at. A program that is not told is the one it counts as (`rules`); what a closed account
+//! holds tokens, and what token accounts held, with mint, owner, program and decimals. Not in it is what honest nodes report
+//! differently: the order of token balances, the block's time, the words of an error, fields that only some report, and
+//! accounts that were only looked at. A program that is not reported is the one it counts as (`rules`); what a closed account
 //! is still said to have held counts as nothing (`tx`).
 //! Promises: whatever changes a credit, a debit, a fee or a sender changes the digest; nobody finds two blocks with one
 //! digest (BLAKE3 over lengths and values; a digest is compared and never kept beyond the process).
@@ -17,7 +17,7 @@ use crate::tx::{Holding, Tx};
 /// How many bytes are hashed at once: BLAKE3 works on many pieces of its input side by side, and is slow in small ones.
 const AT_ONCE: usize = 32 * 1_024;
 
-/// A block as one endpoint tells it.
+/// A block as one endpoint reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Digest {
     pub block: BlockRef,
@@ -27,7 +27,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// What `other` tells otherwise, in words; the first of it.
+    /// What `other` reports otherwise, in words; the first of it.
     pub fn difference(&self, other: &Digest) -> Option<&'static str> {
         if self.block != other.block {
             Some("its blockhash")

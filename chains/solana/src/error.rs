@@ -28,15 +28,15 @@ pub enum SolanaError {
     UpgradeNeeded { chain: Chain, block: BlockRef, asked: u8 },
     /// Of one endpoint it may be a lie, of all it is a list that is wrong: an amount would be a thousandfold.
     #[error(
-        "{chain}: mint {mint} has {told} decimals in block {block}, but is listed with {listed}; correct decimals in \
+        "{chain}: mint {mint} has {reported} decimals in block {block}, but is listed with {listed}; correct decimals in \
          chains.{chain}.assets, and restart"
     )]
-    Decimals { chain: Chain, block: BlockRef, mint: String, told: u8, listed: u8 },
+    Decimals { chain: Chain, block: BlockRef, mint: String, reported: u8, listed: u8 },
     #[error("{chain}: no endpoint tells when block {block} was made, nor any of the blocks before it")]
     NoTime { chain: Chain, block: BlockRef },
-    /// `told` says by whom; whether `all_lack` it whose word would count, or somebody could not be heard.
-    #[error("{chain}: {told}, and two endpoints must tell a block alike before it counts; {missing}")]
-    Unwitnessed { chain: Chain, told: String, missing: String, all_lack: bool },
+    /// `reported` says by whom; whether `all_lack` it whose word would count, or somebody could not be heard.
+    #[error("{chain}: {reported}, and two endpoints must tell a block alike before it counts; {missing}")]
+    Unwitnessed { chain: Chain, reported: String, missing: String, all_lack: bool },
     #[error(
         "{chain}: what mint {mint} is must be reported alike by {agree} endpoints; {endpoints} answered; {missing}"
     )]
@@ -53,10 +53,10 @@ pub enum SolanaError {
     SlotsDiffer { chain: Chain, slot: u64, shown: String, hidden: String },
     /// Fewer than must agree list the slots.
     #[error(
-        "{chain}: {must} endpoints must list the final slots {first} to {last} alike, and {heard} did; \
+        "{chain}: {must} endpoints must list the final slots {first} to {last} alike, and {responses} did; \
          `landfall chain override {chain} finality --agree 1` takes one's word for a time; {missing}"
     )]
-    Unlisted { chain: Chain, first: u64, last: u64, must: usize, heard: usize, missing: String },
+    Unlisted { chain: Chain, first: u64, last: u64, must: usize, responses: usize, missing: String },
     #[error("{chain}: endpoint {endpoint} tells block {block} otherwise than {others} ({what})")]
     Outvoted { chain: Chain, endpoint: String, block: BlockRef, others: String, what: &'static str },
     #[error("{chain}: {tx} is no transaction of Solana")]
@@ -123,7 +123,7 @@ impl From<SolanaError> for SourceError {
 pub enum Unusable {
     #[error("it is null, which says nothing")]
     Null,
-    /// Where the text stops making sense; the text itself is not told.
+    /// Where the text stops making sense; the text itself is not reported.
     #[error("it does not read as {what} (line {line}, column {column})")]
     Json { what: &'static str, line: usize, column: usize },
     #[error("{what} is not 32 bytes in base58")]
@@ -144,8 +144,8 @@ pub enum Unusable {
     Amount { index: usize },
     #[error("transaction {index} does not tell who owns its tokens of mint {mint}, as in blocks of before 2022")]
     Owner { index: usize, mint: String },
-    #[error("transaction {index} tells {told} decimals of mint {mint}, which is listed with {listed}")]
-    Decimals { index: usize, mint: String, told: u8, listed: u8 },
+    #[error("transaction {index} tells {reported} decimals of mint {mint}, which is listed with {listed}")]
+    Decimals { index: usize, mint: String, reported: u8, listed: u8 },
     #[error("transaction {index} names an account that is not 32 bytes in base58")]
     Key { index: usize },
     #[error("it is another transaction than the one that was asked for")]

@@ -2,13 +2,14 @@
 //!
 //! Promises: an answer is of one slot that is final and not below the one that was agreed on, which it names itself; only such an
 //! answer says that an account is not there. A token account counts when its program, its mint and its owner are those that
-//! it was asked for; one that is not whole is not told, never zero. As many endpoints as must agree tell each asset of each owner
-//! alike, each at a slot of its own, or that is not told. Asked aside: that an endpoint does not tell it says nothing of blocks.
+//! it was asked for; one that is not whole is not reported, never zero. As many endpoints as must agree tell each asset of each owner
+//! alike, each at a slot of its own, or that is not reported. Asked aside: that an endpoint does not report it says nothing of blocks.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use landfall_chain::{
-    Address, AssetId, BlockRef, HoldingSource, Holdings, Proof, SourceError, ToldHolding, U256, told_alike,
+    Address, AssetId, BlockRef, HoldingSource, Holdings, Proof, ReportedHolding, SourceError, U256,
+    holdings_reported_alike,
 };
 use landfall_rpc::{Call, Need};
 use serde::Deserialize;
@@ -33,7 +34,7 @@ const TOKEN_ACCOUNT_BYTES: usize = 165;
 const STATES: [u8; 2] = [1, 2];
 
 #[derive(Deserialize)]
-struct Told {
+struct AccountsResponse {
     context: Context,
     value: Vec<Option<Account>>,
 }
@@ -57,8 +58,8 @@ struct Wanted {
     assets: Vec<(AssetId, Vec<TokenPlace>)>,
 }
 
-/// What one endpoint tells, owner by owner.
-type Amounts = Vec<Vec<Option<ToldHolding>>>;
+/// What one endpoint reports, owner by owner.
+type Amounts = Vec<Vec<Option<ReportedHolding>>>;
 
 impl HoldingSource for SolanaSource {
     async fn holdings(
@@ -67,12 +68,12 @@ impl HoldingSource for SolanaSource {
         assets: &[AssetId],
         at: &BlockRef,
     ) -> Result<Holdings, SourceError> {
-        Ok(self.told_holdings(addresses, assets, at).await?)
+        Ok(self.reported_holdings(addresses, assets, at).await?)
     }
 }
 
 impl SolanaSource {
-    async fn told_holdings(
+    async fn reported_holdings(
         &self,
         addresses: &[Address],
         assets: &[AssetId],
@@ -85,31 +86,32 @@ impl SolanaSource {
         });
         let wanted: Vec<Wanted> = wanted.collect::<Result<_, _>>()?;
         let agree = self.pool.must_agree();
-        let believed = |told: &[(&Endpoint, Amounts)]| {
-            let told: Vec<_> = told.iter().map(|(_, amounts)| amounts.clone()).collect();
-            told_alike(&told, (addresses.len(), assets.len()), agree)
+        let believed = |reported: &[(&Endpoint, Amounts)]| {
+            let reported: Vec<_> = reported.iter().map(|(_, amounts)| amounts.clone()).collect();
+            holdings_reported_alike(&reported, (addresses.len(), assets.len()), agree)
         };
         let (wanted, reached) = (&wanted[..], at.number);
         let read = |endpoint| -> BoxRead<'_> {
             Box::pin(async move {
-                let told = of_endpoint(endpoint, wanted, reached).await;
-                told.map_err(|error| endpoint.lacks(format!("does not tell what owners hold: {error}")))
+                let reported = of_endpoint(endpoint, wanted, reached).await;
+                reported.map_err(|error| endpoint.lacks(format!("does not tell what owners hold: {error}")))
             })
         };
         let need = Need { first: at.number, last: at.number, methods: &[ACCOUNTS] };
-        let enough = |told: &[_]| believed(told).iter().flatten().all(Option::is_some);
-        let heard = self.pool.call_each(need, Vec::new(), read, enough).await?;
-        if heard.told.len() < agree {
-            let names: Vec<&str> = heard.told.iter().map(|(endpoint, _)| endpoint.id.as_str()).collect();
-            let told = format!("what owners hold is told by endpoint {} alone", names.join(" and "));
-            let (missing, all_lack) = (heard.missing.join("; "), heard.is_lacking && heard.unheard.is_empty());
-            return Err(SolanaError::Unwitnessed { chain, told, missing, all_lack });
+        let enough = |reported: &[_]| believed(reported).iter().flatten().all(Option::is_some);
+        let responses = self.pool.call_each(need, Vec::new(), read, enough).await?;
+        if responses.reported.len() < agree {
+            let names: Vec<&str> = responses.reported.iter().map(|(endpoint, _)| endpoint.id.as_str()).collect();
+            let reported = format!("what owners hold is told by endpoint {} alone", names.join(" and "));
+            let (missing, all_lack) =
+                (responses.missing.join("; "), responses.is_not_found && responses.unanswered.is_empty());
+            return Err(SolanaError::Unwitnessed { chain, reported, missing, all_lack });
         }
         let proof = if agree > 1 { Proof::TwoEndpoints } else { Proof::OneEndpoint };
-        Ok(Holdings { proof, amounts: believed(&heard.told) })
+        Ok(Holdings { proof, amounts: believed(&responses.reported) })
     }
 
-    /// Of how many owners one call tells what they hold of these assets.
+    /// Of how many owners one call reports what they hold of these assets.
     pub fn owners_of_a_call(&self, assets: &[AssetId]) -> usize {
         owners_of_a_call(&self.wanted([0; 32], assets))
     }
@@ -174,23 +176,23 @@ fn owners_of_a_call(one: &Wanted) -> usize {
 }
 
 async fn of_endpoint(endpoint: &Endpoint, wanted: &[Wanted], reached: u64) -> Result<Amounts, SolanaError> {
-    let mut told = Vec::with_capacity(wanted.len());
-    let Some(first) = wanted.first() else { return Ok(told) };
+    let mut reported = Vec::with_capacity(wanted.len());
+    let Some(first) = wanted.first() else { return Ok(reported) };
     let width = first.keys().count();
     for some in wanted.chunks(owners_of_a_call(first)) {
         let keys: Vec<[u8; 32]> = some.iter().flat_map(Wanted::keys).collect();
-        let Told { context, value } = read_accounts(endpoint, &keys, reached).await?;
+        let AccountsResponse { context, value } = read_accounts(endpoint, &keys, reached).await?;
         let number = context.slot;
         for (one, accounts) in some.iter().zip(value.chunks(width)) {
             let amounts = one.amounts(accounts).into_iter();
-            told.push(amounts.map(|amount| Some(ToldHolding { amount: amount?, number })).collect());
+            reported.push(amounts.map(|amount| Some(ReportedHolding { amount: amount?, number })).collect());
         }
     }
-    Ok(told)
+    Ok(reported)
 }
 
 /// The accounts, all of one final slot that is not below `reached`, by the endpoint's own view.
-async fn read_accounts(endpoint: &Endpoint, keys: &[[u8; 32]], reached: u64) -> Result<Told, SolanaError> {
+async fn read_accounts(endpoint: &Endpoint, keys: &[[u8; 32]], reached: u64) -> Result<AccountsResponse, SolanaError> {
     let names: Vec<String> = keys.iter().map(|key| bs58::encode(key).into_string()).collect();
     let how = json!({
         "commitment": "finalized", "encoding": "base64", "minContextSlot": reached,
@@ -199,13 +201,13 @@ async fn read_accounts(endpoint: &Endpoint, keys: &[[u8; 32]], reached: u64) -> 
     let answers = endpoint.ask_aside(&[Call { method: ACCOUNTS, params: json!([names, how]) }]).await?;
     let answer = answers.into_iter().next().ok_or_else(|| endpoint.unusable(ACCOUNTS, "no answer"))?;
     let answer = answer.map_err(|error| failed(endpoint, ACCOUNTS, &error))?;
-    let told: Told = endpoint.parse(ACCOUNTS, &answer)?;
-    if told.context.slot < reached {
-        let reason = format!("it is of slot {}, and slot {reached} was reached", told.context.slot);
+    let reported: AccountsResponse = endpoint.parse(ACCOUNTS, &answer)?;
+    if reported.context.slot < reached {
+        let reason = format!("it is of slot {}, and slot {reached} was reached", reported.context.slot);
         return Err(endpoint.unusable(ACCOUNTS, &reason));
     }
-    if told.value.len() != keys.len() {
-        return Err(endpoint.unusable(ACCOUNTS, &format!("{} of {} accounts", told.value.len(), keys.len())));
+    if reported.value.len() != keys.len() {
+        return Err(endpoint.unusable(ACCOUNTS, &format!("{} of {} accounts", reported.value.len(), keys.len())));
     }
-    Ok(told)
+    Ok(reported)
 }

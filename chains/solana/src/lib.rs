@@ -1,17 +1,17 @@
-//! Solana: reads a chain slot by slot, and blocks by the balances that they tell.
+//! Solana: reads a chain slot by slot, and blocks by the balances that they report.
 //!
 //! - [`source`]: what a watcher reads; `dialect`: how endpoints are polled; `calls`: what one endpoint is asked for;
-//!   `client`: the light ones of these, by solana-client; `told`: what an endpoint said a moment ago
+//!   `client`: the light ones of these, by solana-client; `poll_cache`: what an endpoint said a moment ago
 //! - `assets`: what a listed mint is, as the chain has it; [`mint`]: what its account says
-//! - `holdings`: what owners hold of the listed assets, as endpoints tell it alike
+//! - `holdings`: what owners hold of the listed assets, as endpoints report it alike
 //! - `search`, `signatures`: where single addresses were named
-//! - `witness`: blocks that two endpoints must tell alike; [`digest`]: what of a block that is; `words`: what one told of
-//!   blocks before; `patience`: how long the second is waited for; [`sample`]: which blocks are compared though nobody asks for it
+//! - `quorum`: blocks that two endpoints must report alike; [`digest`]: what of a block that is; `readings`: what one reported of
+//!   blocks before; `second_wait`: how long the second is waited for; [`sample`]: which blocks are compared though nobody asks for it
 //! - `walk`: slots are read in order, and hang together by their parents
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
 //! - [`rules`]: what is listed, and whether wrapped SOL counts as SOL; [`options`]: what an operator says beside the facts
 //! - [`read`]: from the bytes of a `getBlock` answer to a block
-//! - [`sender`]: who paid, when balances alone do not tell: from a `getTransaction` answer
+//! - [`sender`]: who paid, when balances alone do not report: from a `getTransaction` answer
 //! - [`links`], [`reaction`]: how slots hang together; what follows from a node's refusal
 //! - `wire`, `tx`: the answers as borrowed structs, `scan`: the same of plain blocks, faster; one transaction's balances, checked
 //! - `credit`: what each owner gained and lost, and which of it is a credit (`native`, `tokens`)
@@ -41,20 +41,20 @@ mod base58;
 mod calls;
 mod client;
 mod credit;
+mod cross_check;
 mod dialect;
 mod holdings;
 mod instructions;
-mod patience;
+mod poll_cache;
+mod quorum;
+mod readings;
 mod scan;
 mod search;
-mod second_look;
+mod second_wait;
 mod signatures;
-mod told;
 mod tx;
 mod walk;
 mod wire;
-mod witness;
-mod words;
 
 pub use ata::TokenProgram;
 pub use digest::Digest;

@@ -1,6 +1,6 @@
 //! How blocks hang together: what the slots between two blocks are.
 //!
-//! A slot without a block is told by nothing but the next block, whose parent lies before it. No error, no null and no
+//! A slot without a block is reported by nothing but the next block, whose parent lies before it. No error, no null and no
 //! list of slots is ever proof that a slot is empty: each may mean that this node does not have the block.
 
 use std::ops::Range;

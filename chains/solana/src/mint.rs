@@ -4,7 +4,7 @@
 //! bytes of a token account, then come the kind of the account and the extensions, each as type, length and value. Offsets
 //! and numbers are those of spl-token-2022-interface 3.1.2 (`extension/mod.rs`, `state.rs`).
 //! Promises: an account that is not whole, or whose extensions reach into each other, is an error, never a part of the
-//! list; a type that is not known is told by its number and counts as a risk. Of values only those are read that say who
+//! list; a type that is not known is reported by its number and counts as a risk. Of values only those are read that say who
 //! may take, what is kept of a transfer, and in which state accounts begin.
 
 use landfall_chain::{Address, Terms, TransferFee};

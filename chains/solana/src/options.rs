@@ -9,7 +9,7 @@ use landfall_chain::{AssetId, BlockHash};
 use crate::ata::TokenProgram;
 use crate::rules::Wrapped;
 
-/// How often a tip is asked for where nobody says otherwise. With what is kept between polls (`told`), and with what owners
+/// How often a tip is asked for where nobody says otherwise. With what is kept between polls (`reported`), and with what owners
 /// hold asked for no more often than [`HOLDINGS_PAUSE`], an endpoint is asked for 1.5 light calls a second at most.
 pub const POLL: Duration = Duration::from_millis(1_250);
 /// How long after one call for what owners hold the next one is due, where nobody says otherwise.

@@ -8,7 +8,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reaction {
     /// The slot stays open: not there yet, or not there any more, or empty. Wait, then list the slots again and let the
-    /// parents tell; a block that must be there is asked for elsewhere.
+    /// parents report; a block that must be there is asked for elsewhere.
     LeaveOpen,
     /// As before, but this node will not get it any more: ask one that keeps more history.
     AskArchive,

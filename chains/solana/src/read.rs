@@ -32,25 +32,25 @@ const TIMES_SECS: RangeInclusive<u64> = 1_584_316_800..=4_102_444_799;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asked {
     pub slot: u64,
-    /// The time of a block nearby: it stands in where the node does not tell one (yet).
+    /// The time of a block nearby: it stands in where the node does not report one (yet).
     pub time_secs: u64,
     pub legs: Legs,
 }
 
-/// A block as one endpoint tells it.
+/// A block as one endpoint reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidate {
     pub block: Block,
-    /// What another endpoint must tell alike.
+    /// What another endpoint must report alike.
     pub digest: Digest,
 }
 
-/// The block that `answer`, the result of `getBlock`, tells.
+/// The block that `answer`, the result of `getBlock`, reports.
 ///
 /// # Errors
 /// An answer that is not whole; see [`Unusable`]. None of them says that the slot is empty.
 pub fn block(rules: &Rules, answer: &str, asked: &Asked) -> Result<Candidate, Unusable> {
-    let text = told(answer)?;
+    let text = reported(answer)?;
     let (wire, taken) = match scanned(rules, text, asked) {
         Some(read) => read,
         None => parsed(rules, text, asked)?,
@@ -153,7 +153,7 @@ impl<'r> Taken<'r> {
             }
             Entry::Occupied(mut entry) => {
                 let seen = entry.get_mut();
-                // agave keeps one record of a signature in a slot, and tells it each time (`map_transactions_to_statuses` in
+                // agave keeps one record of a signature in a slot, and reports it each time (`map_transactions_to_statuses` in
                 // ledger/src/blockstore.rs).
                 if seen.last == record {
                     return Ok(());
@@ -181,10 +181,10 @@ impl<'r> Taken<'r> {
 
 /// A text of JSON as what it should be.
 pub(crate) fn parse<'a, T: serde::Deserialize<'a>>(what: &'static str, answer: &'a str) -> Result<T, Unusable> {
-    serde_json::from_str(told(answer)?).map_err(|error| Unusable::json(what, &error))
+    serde_json::from_str(reported(answer)?).map_err(|error| Unusable::json(what, &error))
 }
 
-fn told(answer: &str) -> Result<&str, Unusable> {
+fn reported(answer: &str) -> Result<&str, Unusable> {
     if answer.trim_ascii() == "null" { Err(Unusable::Null) } else { Ok(answer) }
 }
 
@@ -192,14 +192,14 @@ pub(crate) fn signature(tx: &Tx<'_>) -> Result<[u8; 64], Unusable> {
     base58::signature(tx.signature).ok_or(Unusable::Signature { index: tx.index })
 }
 
-/// A transaction by its first signature. It uses up nothing that balances tell: its blockhash stands in the message,
+/// A transaction by its first signature. It uses up nothing that balances report: its blockhash stands in the message,
 /// which is not asked for.
 fn reference(signature: [u8; 64]) -> TxRef {
     TxRef { id: TxId::Solana(signature), life: TxLife::Block }
 }
 
 /// The header of the block in `slot` by `answer`, the result of `getBlock` in mode `none`; its time is 0 where the node
-/// does not tell one that can be.
+/// does not report one that can be.
 pub(crate) fn header(answer: &str, slot: u64) -> Result<Header, Unusable> {
     header_of(parse("a header", answer)?, slot, 0)
 }
@@ -210,11 +210,11 @@ fn header_of(wire: WireHeader<'_>, slot: u64, else_secs: u64) -> Result<Header, 
     if parent >= slot {
         return Err(Unusable::Parent { slot, parent });
     }
-    let told = wire.block_time.and_then(|secs| u64::try_from(secs).ok()).filter(|secs| TIMES_SECS.contains(secs));
+    let reported = wire.block_time.and_then(|secs| u64::try_from(secs).ok()).filter(|secs| TIMES_SECS.contains(secs));
     Ok(Header {
         block: BlockRef { number: slot, hash: hash(wire.blockhash, "blockhash")? },
         parent: BlockRef { number: parent, hash: hash(wire.previous_blockhash, "previousBlockhash")? },
-        time_secs: told.unwrap_or(else_secs),
+        time_secs: reported.unwrap_or(else_secs),
     })
 }
 
@@ -232,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn recorded_headers_read_as_they_are_told() {
-        let told = Header {
+    fn recorded_headers_read_as_they_are_reported() {
+        let reported = Header {
             block: BlockRef { number: 100_000_000, hash: hash("GdY1gj7F8vq1nCy4dgCZK42WV19bkfQ4cp2e9evK18ry") },
             parent: BlockRef { number: 99_999_999, hash: hash("7KpgQJdgXdPhzj69gCnyvyBiw9s6DZ5gmfNrhQr3XW1t") },
             time_secs: 1_633_504_705,
         };
-        assert_eq!(header(&recorded("client_block_header"), 100_000_000), Ok(told));
-        // Its parent's hash was taken out, and stands there as zeros; its time is not told.
+        assert_eq!(header(&recorded("client_block_header"), 100_000_000), Ok(reported));
+        // Its parent's hash was taken out, and stands there as zeros; its time is not reported.
         let orphan = Header {
             block: BlockRef { number: 1_021_085, hash: hash("2TLDT6Z3WJ5h5958BjdzMwmNGnVo3e4qcHyGBVgBPDm9") },
             parent: BlockRef { number: 1_021_084, hash: BlockHash([0; 32]) },
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_time_that_cannot_be_counts_as_none() {
-        let told = recorded("client_block_header");
+        let reported = recorded("client_block_header");
         let cases: [(i64, u64); 9] = [
             (-7, 0),
             (0, 0),
@@ -265,7 +265,7 @@ mod tests {
             (1_633_504_705_000, 0),
         ];
         for (time, expected) in cases {
-            let text = told.replace("1633504705", &time.to_string());
+            let text = reported.replace("1633504705", &time.to_string());
             assert_eq!(header(&text, 100_000_000).map(|header| header.time_secs), Ok(expected), "{time}");
         }
     }

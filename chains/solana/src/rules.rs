@@ -106,7 +106,7 @@ impl Rules {
         format!("{:?} {mints:?}", self.wrapped)
     }
 
-    /// The program that a token balance of `mint` counts as being of, where a node does not tell it.
+    /// The program that a token balance of `mint` counts as being of, where a node does not report it.
     pub(crate) fn counts_as(&self, mint: &str) -> &'static str {
         match self.mints.get(mint).and_then(|mint| mint.program) {
             Some(TokenProgram::Token2022) => TOKEN_2022,
@@ -157,17 +157,17 @@ impl Rules {
     pub(crate) fn listed(&self, holding: &Holding<'_>, index: usize, slot: u64) -> Result<Listed<'_>, Unusable> {
         let mint = self.mints.get(holding.mint).filter(|mint| slot >= mint.from_slot);
         let Some(mint) = mint else { return Ok(Listed::No) };
-        let told = holding.program.map(TokenProgram::of);
-        let program = match (mint.program, told) {
+        let reported = holding.program.map(TokenProgram::of);
+        let program = match (mint.program, reported) {
             (Some(listed), None) => listed,
-            (Some(listed), Some(Some(told))) if listed == told => listed,
-            (None, Some(Some(told))) => told,
+            (Some(listed), Some(Some(reported))) if listed == reported => listed,
+            (None, Some(Some(reported))) => reported,
             (None, None) => TokenProgram::SplToken,
             (Some(_) | None, Some(_)) => return Ok(Listed::UnderAnother),
         };
-        let (told, listed) = (holding.decimals, mint.decimals);
-        if told != listed {
-            return Err(Unusable::Decimals { index, mint: holding.mint.to_owned(), told, listed });
+        let (reported, listed) = (holding.decimals, mint.decimals);
+        if reported != listed {
+            return Err(Unusable::Decimals { index, mint: holding.mint.to_owned(), reported, listed });
         }
         Ok(Listed::As(mint, program))
     }

@@ -3,7 +3,7 @@
 //!
 //! It is the same reading as `wire`'s at a third of the time, for most of a block is names of fields and keys that are only
 //! passed over. Promises: what it takes is JSON, every byte of it, and reads as `wire` would read it; whatever is not plain,
-//! is told twice, or is missing, it does not take, and says nothing of: then `wire` reads it from the start, and its word on
+//! is reported twice, or is missing, it does not take, and says nothing of: then `wire` reads it from the start, and its word on
 //! what is wrong counts.
 
 use std::mem;
@@ -19,7 +19,7 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 /// As many digits are never more than 64 bits hold.
 const DIGITS_SAFE: usize = 19;
 
-/// The block that `text` tells, its transactions shown one by one until one of them is not wanted; `None` where it is
+/// The block that `text` reports, its transactions shown one by one until one of them is not wanted; `None` where it is
 /// not plain.
 pub(crate) fn block<'a>(text: &'a str, mut take: impl FnMut(&WireTx<'a>) -> bool) -> Option<WireHeader<'a>> {
     if !is_plain(text.as_bytes()) {
@@ -67,7 +67,7 @@ fn quotation_mark(text: &[u8]) -> Option<usize> {
     Some(text.len() - rest.len() + at)
 }
 
-/// Takes in a field that must not be told twice.
+/// Takes in a field that must not be reported twice.
 fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
     field.replace(value).is_none().then_some(())
 }
@@ -135,7 +135,7 @@ impl<'a> Scan<'a> {
             "pubkey" => once(&mut key, scan.string()?),
             _ => scan.pass_over(0),
         })?;
-        key.map(WireKey::Told)
+        key.map(WireKey::Reported)
     }
 
     /// One as agave writes it, by what stands between its values: half of a block is keys.
@@ -149,7 +149,7 @@ impl<'a> Scan<'a> {
         self.word(r#","writable":"#)?;
         self.truth()?;
         self.word("}")?;
-        Some(WireKey::Told(key))
+        Some(WireKey::Reported(key))
     }
 
     fn meta(&mut self) -> Option<WireMeta<'a>> {
@@ -165,7 +165,7 @@ impl<'a> Scan<'a> {
             "postBalances" => once(&mut post_balances, scan.all(&mut for_post, Scan::number)?),
             "preTokenBalances" => once(&mut pre_tokens, scan.all(&mut for_pre_tokens, Scan::token_balance)?),
             "postTokenBalances" => once(&mut post_tokens, scan.all(&mut for_post_tokens, Scan::token_balance)?),
-            // Not told in this shape.
+            // Not reported in this shape.
             "loadedAddresses" => None,
             _ => scan.pass_over(0),
         })?;

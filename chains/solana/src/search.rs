@@ -1,9 +1,9 @@
 //! Where to look for single addresses: the slots that their signatures name, at two endpoints where there are two.
 //!
 //! Nothing on Solana proves that a list of signatures is whole. So what either of two endpoints names is looked at, and the
-//! level says whether two of them named all of it. Promises: as many endpoints as must agree on what is final have told
+//! level says whether two of them named all of it. Promises: as many endpoints as must agree on what is final have reported
 //! their lists, each down to the end of the range, or it is an error.
-//! Deliberately not here: token accounts that are not the owner's associated ones. Nothing tells which of them there were,
+//! Deliberately not here: token accounts that are not the owner's associated ones. Nothing reports which of them there were,
 //! and what arrives there is not credited; reading slot by slot finds it.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use landfall_rpc::Need;
 use tokio::time::Instant;
 
 use crate::error::SolanaError;
-use crate::signatures::{SIGNATURES, Slots, Told, read_named};
+use crate::signatures::{Listed, SIGNATURES, Slots, read_named};
 use crate::source::SolanaSource;
 
 /// How many slots one search names at most: eight bytes each, some times over.
@@ -57,12 +57,12 @@ impl SolanaSource {
             let begun = Instant::now();
             pages.list();
             match read_named(endpoint, &accounts, &none, &pages).await {
-                Ok(Told::All(slots)) => {
+                Ok(Listed::All(slots)) => {
                     endpoint.answered(begun, None);
                     all.merge(&slots);
                     lists.push(slots);
                 }
-                Ok(Told::From(first)) => {
+                Ok(Listed::From(first)) => {
                     endpoint.answered(begun, None);
                     starts.push(first);
                 }

@@ -1,8 +1,8 @@
 //! Who paid, by four rules; which of them spoke is recorded.
 //!
-//! 1. Exactly one owner lost of the asset: told by balances alone, in every block.
+//! 1. Exactly one owner lost of the asset: reported by balances alone, in every block.
 //! 2. Several did, or none: whose instruction sent to the recipient. The owner of the account that was drawn on, never
-//!    the delegate who signed for it; of one that was made and closed within the transaction, which no balance tells the
+//!    the delegate who signed for it; of one that was made and closed within the transaction, which no balance reports the
 //!    owner of, who closed it; of several, who sent most.
 //! 3. Nobody did, and it was minted: the mint authority.
 //! 4. Else the fee payer, who at least wanted it.
@@ -24,7 +24,7 @@ use crate::wire::{WireProgram, WireTx};
 /// Who paid `transfer`, by `answer`, the result of `getTransaction` with encoding `json`: by the rules 2 to 4.
 ///
 /// # Errors
-/// An answer that is not whole, or tells another transaction.
+/// An answer that is not whole, or reports another transaction.
 pub fn by_instructions(rules: &Rules, answer: &str, transfer: &AssetTransfer) -> Result<Payer, Unusable> {
     let wire: WireTx<'_> = parse("a transaction", answer)?;
     let tx = Tx::of(0, &wire)?;

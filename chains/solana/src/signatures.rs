@@ -8,9 +8,9 @@
 //!
 //! Promises: newest first, a page begins where the one before it ended, or the endpoint is left; `before` is never
 //! dropped, and pages that lead round in a circle are no list; an error is never an end, nor is a short page; what an
-//! endpoint has pruned is never taken for nothing. An empty page is what a node tells, too, that does not know where the page
+//! endpoint has pruned is never taken for nothing. An empty page is what a node reports, too, that does not know where the page
 //! begins (agave's blockstore and its Bigtable did): the end is a page that shows the oldest signatures again and nothing behind
-//! them, and a list that shows no such end is no list. Of an account of which nothing at all is told, that is one
+//! them, and a list that shows no such end is no list. Of an account of which nothing at all is reported, that is one
 //! endpoint's word, as is every end: who else says so is for the source to ask.
 
 use std::collections::{BTreeSet, HashSet};
@@ -35,7 +35,7 @@ const PAGE_MAX: usize = 1_000;
 /// A thousand million signatures of one account: no list that makes sense is longer.
 const PAGES_MAX: usize = 1_000_000;
 
-/// How many pages in a row may tell nothing new before the endpoint is left.
+/// How many pages in a row may report nothing new before the endpoint is left.
 const STALE_MAX: u32 = 8;
 
 /// Between the tries of a call in the middle of a list.
@@ -89,7 +89,7 @@ impl Slots {
 }
 
 /// What an endpoint knows of a range.
-pub(crate) enum Told {
+pub(crate) enum Listed {
     All(Slots),
     /// It keeps nothing below this slot, which lies in the range: its silence on the rest says nothing.
     From(u64),
@@ -101,7 +101,7 @@ pub(crate) async fn read_named(
     accounts: &[String],
     none: &Slots,
     pages: &Pages<'_>,
-) -> Result<Told, SolanaError> {
+) -> Result<Listed, SolanaError> {
     let mut list = List { endpoint, pages, slots: none.clone(), has_begun: false };
     for account in accounts {
         pages.account();
@@ -109,10 +109,10 @@ pub(crate) async fn read_named(
     }
     // What it prunes while it is asked is known behind the last page only.
     let first = list.first_available().await?;
-    Ok(if first > *none.range.start() { Told::From(first) } else { Told::All(list.slots) })
+    Ok(if first > *none.range.start() { Listed::From(first) } else { Listed::All(list.slots) })
 }
 
-/// What an endpoint has told so far.
+/// What an endpoint has reported so far.
 struct List<'a> {
     endpoint: &'a Endpoint,
     pages: &'a Pages<'a>,
@@ -148,7 +148,7 @@ impl List<'_> {
                         place.lowest
                     )));
                 };
-                tokio::time::sleep(endpoint.rest().max(*pause)).await;
+                tokio::time::sleep(endpoint.cooldown().max(*pause)).await;
                 continue;
             };
             let is_new = place.advance(&page).map_err(|reason| endpoint.unusable(SIGNATURES, &reason))?;
@@ -208,7 +208,7 @@ impl List<'_> {
                 }
             };
             let Some(pause) = pauses.next().filter(|_| self.has_begun && may_pass) else { return Err(error) };
-            tokio::time::sleep(self.endpoint.rest().max(*pause)).await;
+            tokio::time::sleep(self.endpoint.cooldown().max(*pause)).await;
         }
     }
 }
@@ -234,7 +234,7 @@ impl Place {
     /// Whether a page, which is not empty, tells anything new.
     ///
     /// # Errors
-    /// One that begins above the last one's end, or goes up: the newest page is told by those that do not know `before`.
+    /// One that begins above the last one's end, or goes up: the newest page is reported by those that do not know `before`.
     fn advance(&mut self, page: &[Signature<'_>]) -> Result<bool, String> {
         let mut above = self.lowest;
         let mut is_new = false;
@@ -262,12 +262,13 @@ impl Place {
 
     /// Whether a page that begins above the lowest slot shows signatures of that slot, all of which are known, and no lower slot.
     fn ends_with(&self, page: &[Signature<'_>]) -> bool {
-        let mut lowest = page.iter().filter(|told| told.slot <= self.lowest).peekable();
-        lowest.peek().is_some() && lowest.all(|told| told.slot == self.lowest && self.seen.contains(told.signature))
+        let mut lowest = page.iter().filter(|reported| reported.slot <= self.lowest).peekable();
+        lowest.peek().is_some()
+            && lowest.all(|reported| reported.slot == self.lowest && self.seen.contains(reported.signature))
     }
 }
 
-/// A page of what is final, told by a node that has the end of the range.
+/// A page of what is final, reported by a node that has the end of the range.
 fn page(account: &str, before: Option<&str>, last: u64) -> Call {
     let mut how = json!({ "limit": PAGE_MAX, "commitment": "finalized", "minContextSlot": last });
     if let Some(before) = before {
@@ -294,9 +295,9 @@ fn refused(endpoint: &Endpoint, account: &str, error: &NodeError) -> SolanaError
 mod tests {
     use super::*;
 
-    fn slots(max: usize, told: impl IntoIterator<Item = u64>) -> Slots {
+    fn slots(max: usize, reported: impl IntoIterator<Item = u64>) -> Slots {
         let mut slots = Slots::new(10..=100, max);
-        told.into_iter().for_each(|slot| slots.add(slot));
+        reported.into_iter().for_each(|slot| slots.add(slot));
         slots
     }
 

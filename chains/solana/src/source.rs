@@ -3,10 +3,10 @@
 //! Slots are listed first and read then, each at the endpoint that leads and at the others when it has not got it. A few
 //! slots up to the newest block need no list: each block names its parent.
 //! Promises: what comes back hangs together; no error, no null and no empty list is taken for an empty slot. Where two
-//! endpoints must agree, a block that is read in full was told alike by two, or does not come back at all, with the reason;
+//! endpoints must agree, a block that is read in full was reported alike by two, or does not come back at all, with the reason;
 //! so is one in some that are only looked through. All others are one endpoint's word, and say so. What instructions say
 //! of a sender is asked for only where balances do not tell who paid, and decides about nothing else. Deliberately not
-//! here: when two tell a block alike (`witness`), and how long the second one is waited for (`patience`).
+//! here: when two report a block alike (`witness`), and how long the second one is waited for (`patience`).
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use landfall_chain::{
     AssetTransfer, Block, BlockRef, BlockSource, Debits, Endpoints, Fate, Header, Lane, Legs, Network, Payer, Read,
     ReadProof, Searching, SenderRule, SourceError, Tip, TxRef,
 };
-use landfall_rpc::{EndpointUrl, Heard, Need};
+use landfall_rpc::{EndpointUrl, Need, Responses};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::Url;
@@ -26,17 +26,17 @@ use url::Url;
 use crate::calls::{
     BLOCK, BLOCKS, Paid, Reader, Reading, TRANSACTION, Wanted, read_fate, read_header, read_slots, read_time,
 };
-use crate::dialect::{Endpoint, Pool, Solana, is_lacking};
+use crate::cross_check::CrossCheck;
+use crate::dialect::{Endpoint, Pool, Solana, is_not_found};
 use crate::error::SolanaError;
 use crate::networks;
 use crate::options::Options;
-use crate::patience::{Lacked, Patience};
+use crate::quorum::{self, Agreed, Reported, Testimony, Witnessed};
+use crate::readings::{KeptReading, Readings};
 use crate::rules::Rules;
 use crate::sample::Sample;
-use crate::second_look::SecondLook;
-use crate::walk::{LACKING_MAX, Linked, linked};
-use crate::witness::{self, Agreed, Testimony, Told, Witnessed};
-use crate::words::{Word, Words};
+use crate::second_wait::{Lacked, Patience};
+use crate::walk::{Linked, NOT_FOUND_MAX, linked};
 
 /// How many slots one read covers at most; what is asked for beyond it does not come back. As many as fork points are
 /// looked for in.
@@ -48,7 +48,7 @@ const NEAR_SLOTS_MAX: u64 = 10;
 /// How many blocks without a time are looked below for one that has it.
 const TIMELESS_MAX: usize = 32;
 /// While a second endpoint is waited for, how often it is looked whether its next poll is due.
-const SECOND_LOOK: Duration = Duration::from_millis(100);
+const CROSS_CHECK: Duration = Duration::from_millis(100);
 
 /// One Solana network, read over JSON-RPC.
 #[derive(Debug)]
@@ -56,11 +56,11 @@ pub struct SolanaSource {
     pub(crate) reader: Reader,
     pub(crate) pool: Pool,
     /// What was told of the chain's end.
-    told: Mutex<Option<Tip>>,
-    words: Words,
+    reported: Mutex<Option<Tip>>,
+    readings: Readings,
     sample: Sample,
     patience: Patience,
-    pub(crate) second_look: SecondLook,
+    pub(crate) cross_check: CrossCheck,
     pub(crate) searching: Searching,
 }
 
@@ -84,9 +84,9 @@ impl SolanaSource {
         let pool = Pool::over(Solana::new(genesis, &network.finality, options.poll), chain, urls)?;
         let rules = Rules::of(network).with_options(options);
         let reader = Reader::new(rules, options.max_transaction_version);
-        let (words, sample, second_look) = (Words::default(), Sample::default(), SecondLook::default());
-        let (told, searching, patience) = (Mutex::new(None), Searching::default(), Patience::default());
-        Ok(SolanaSource { reader, pool, told, words, sample, patience, second_look, searching })
+        let (readings, sample, cross_check) = (Readings::default(), Sample::default(), CrossCheck::default());
+        let (reported, searching, patience) = (Mutex::new(None), Searching::default(), Patience::default());
+        Ok(SolanaSource { reader, pool, reported, readings, sample, patience, cross_check, searching })
     }
 
     /// With another choice of the blocks that are compared though they are only looked through.
@@ -101,7 +101,7 @@ impl SolanaSource {
         SolanaSource { patience: Patience::of(patience), ..self }
     }
 
-    /// Sets how many endpoints must agree on what is final, and whether two must tell a block alike: with 1, the word of
+    /// Sets how many endpoints must agree on what is final, and whether two must report a block alike: with 1, the word of
     /// one counts. Two, or one where there is one, if this is not called.
     /// While the source is at work a person may override it: [`Endpoints::override_agree`].
     ///
@@ -126,7 +126,7 @@ impl SolanaSource {
         self.pool.listen()
     }
 
-    /// For the start: asks every endpoint for its genesis hash that has not told it yet.
+    /// For the start: asks every endpoint for its genesis hash that has not reported it yet.
     ///
     /// # Errors
     /// Permanent when an endpoint serves another cluster; transient when one cannot be asked.
@@ -138,7 +138,7 @@ impl SolanaSource {
 impl BlockSource for SolanaSource {
     async fn tip(&self) -> Result<Tip, SourceError> {
         let tip = self.pool.tip().await?;
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(tip.clone());
+        *self.reported.lock().unwrap_or_else(PoisonError::into_inner) = Some(tip.clone());
         Ok(tip)
     }
 
@@ -152,7 +152,7 @@ impl BlockSource for SolanaSource {
         let range = narrow(range);
         // Who looked through a slot and wants it in full knows that there is a block.
         let is_known =
-            read.proof == ReadProof::Full && range.start() == range.end() && self.words.of(*range.start()).is_some();
+            read.proof == ReadProof::Full && range.start() == range.end() && self.readings.of(*range.start()).is_some();
         let block = |wanted| self.block(wanted, read);
         let blocks = if is_known {
             linked(*range.start(), vec![by_slot(*range.start())], block).await?
@@ -161,7 +161,7 @@ impl BlockSource for SolanaSource {
         };
         let mut blocks = self.timed(blocks).await?;
         if read.lane == Lane::Traces {
-            // Balances have told all of it in the other lane.
+            // Balances have reported all of it in the other lane.
             for block in &mut blocks {
                 block.transfers.clear();
                 block.debits = Debits::Net(Vec::new());
@@ -177,7 +177,7 @@ impl BlockSource for SolanaSource {
         Ok(self.pool.final_at(number).await?)
     }
 
-    async fn look_again(
+    async fn cross_check(
         &self,
         below: &BlockRef,
         range: RangeInclusive<u64>,
@@ -226,7 +226,7 @@ impl SolanaSource {
         // What could not be had of it is looked for again by the list, which shows what there is below.
         let slots = self.slots(range).await?.into_iter().map(by_slot);
         match linked(first, slots.collect(), &read).await {
-            Err(error) if is_lacking(&error) && self.is_jumped_over(range).await => Ok(Vec::new()),
+            Err(error) if is_not_found(&error) && self.is_jumped_over(range).await => Ok(Vec::new()),
             shown => shown,
         }
     }
@@ -235,44 +235,44 @@ impl SolanaSource {
     /// answer is proof of nothing: it sends who asked on to that block, whose parent is.
     async fn is_jumped_over(&self, range: &RangeInclusive<u64>) -> bool {
         let above = range.end().saturating_add(1);
-        if self.newest_told().is_some_and(|newest| newest.number < above) {
+        if self.newest_reported().is_some_and(|newest| newest.number < above) {
             return false;
         }
-        for slot in self.slots(&narrow(above..=u64::MAX)).await.unwrap_or_default().into_iter().take(LACKING_MAX) {
+        for slot in self.slots(&narrow(above..=u64::MAX)).await.unwrap_or_default().into_iter().take(NOT_FOUND_MAX) {
             match self.header(by_slot(slot)).await {
                 Ok(next) => return next.parent.number < *range.start(),
-                Err(error) if is_lacking(&error) => {}
+                Err(error) if is_not_found(&error) => {}
                 Err(_) => return false,
             }
         }
         false
     }
 
-    fn newest_told(&self) -> Option<BlockRef> {
-        self.tip_told().map(|tip| tip.latest)
+    fn newest_reported(&self) -> Option<BlockRef> {
+        self.tip_reported().map(|tip| tip.latest)
     }
 
-    pub(crate) fn tip_told(&self) -> Option<Tip> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn tip_reported(&self) -> Option<Tip> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The newest block, where all of a few slots lie up to it.
     fn near(&self, range: &RangeInclusive<u64>) -> Option<Wanted> {
-        let newest = self.newest_told()?;
+        let newest = self.newest_reported()?;
         let is_near =
             !range.is_empty() && newest.number == *range.end() && range.end() - range.start() < NEAR_SLOTS_MAX;
         is_near.then_some(Wanted { slot: newest.number, hash: Some(newest.hash) })
     }
 
     /// The slots of `range` that hold a block, as the first endpoint says that names any. A node with a hole in its
-    /// ledger leaves slots out; that all of them are empty is heard of every endpoint before it is told, and is proof
+    /// ledger leaves slots out; that all of them are empty is heard of every endpoint before it is reported, and is proof
     /// even then of nothing.
     async fn slots(&self, range: &RangeInclusive<u64>) -> Result<Vec<u64>, SolanaError> {
         if range.is_empty() {
             return Ok(Vec::new());
         }
         let need = Need { first: *range.start(), last: *range.end(), methods: &[BLOCKS] };
-        let reached = self.newest_told().map(|told| told.number.min(*range.end()));
+        let reached = self.newest_reported().map(|reported| reported.number.min(*range.end()));
         let read = |endpoint| -> BoxRead<'_, _> {
             let (range, reached) = (range.clone(), reached.map(|reached| reached_by(endpoint, need.first, reached)));
             Box::pin(async move {
@@ -293,17 +293,17 @@ impl SolanaSource {
         for endpoint in endpoints {
             let begun = Instant::now();
             match read(endpoint).await {
-                Ok(told) => {
+                Ok(reported) => {
                     endpoint.answered(begun, None);
                     is_answered = true;
-                    if told.is_some() {
-                        return Ok(told);
+                    if reported.is_some() {
+                        return Ok(reported);
                     }
                 }
                 Err(error) if error.is_permanent() => return Err(error),
                 Err(error) => {
                     // One that has not got it yet is as good as before for all else.
-                    if is_lacking(&error) {
+                    if is_not_found(&error) {
                         endpoint.answered(begun, None);
                     } else {
                         endpoint.failed(&error);
@@ -315,7 +315,7 @@ impl SolanaSource {
         if is_answered { Ok(None) } else { Err(last.unwrap_or_else(|| self.pool.nobody())) }
     }
 
-    /// Who paid, as the first endpoint says that can tell. Only when each says that it cannot tell is it the fee payer: who cannot be
+    /// Who paid, as the first endpoint says that can report. Only when each says that it cannot report is it the fee payer: who cannot be
     /// reached, or must not be asked now, may know, and one that does not know the transaction may not know it yet.
     async fn payer(&self, slot: u64, transfer: AssetTransfer) -> Result<Payer, SolanaError> {
         if transfer.sender_rule != SenderRule::StandIn {
@@ -328,7 +328,7 @@ impl SolanaSource {
             match self.reader.payer(endpoint, slot, &transfer).await {
                 Ok(Paid::By(payer)) => return Ok(payer),
                 Ok(Paid::NotYet) => rule = SenderRule::StandIn,
-                Ok(Paid::Untold) => {}
+                Ok(Paid::Unreported) => {}
                 Err(error) => last = Some(error),
             }
         }
@@ -340,7 +340,7 @@ impl SolanaSource {
             Box::pin(async move {
                 let header = read_header(endpoint, wanted.slot).await?;
                 wanted.check(endpoint, &header)?;
-                self.second_look.check(endpoint, &header)?;
+                self.cross_check.check(endpoint, &header)?;
                 Ok(header)
             })
         };
@@ -350,48 +350,48 @@ impl SolanaSource {
     async fn block(&self, wanted: Wanted, read: Read) -> Result<Block, SolanaError> {
         let must = self.pool.must_agree();
         if must <= 1 {
-            return Ok(self.told_by_one(wanted, read.legs).await?.1.block);
+            return Ok(self.reported_by_one(wanted, read.legs).await?.1.block);
         }
         let slot = wanted.slot;
         match read.proof {
             ReadProof::Full => {
-                let word = self.words.of(slot);
-                let told = match &word {
-                    Some(word) => self.as_told(word).await,
+                let reading = self.readings.of(slot);
+                let reported = match &reading {
+                    Some(reading) => self.as_reported(reading).await,
                     None => Vec::new(),
                 };
-                let finalized = self.tip_told().and_then(|tip| tip.finalized);
+                let finalized = self.tip_reported().and_then(|tip| tip.finalized);
                 let is_final = finalized.is_some_and(|finalized| slot <= finalized.number);
                 let patience = if is_final { Duration::ZERO } else { self.patience.most };
-                let agreed = self.told_by_two(wanted, read.legs, told, patience).await;
-                match (&agreed, word) {
+                let agreed = self.reported_by_two(wanted, read.legs, reported, patience).await;
+                match (&agreed, reading) {
                     // It is compared by this, and what was told of it before may be out of date.
-                    (Ok(_), _) => self.second_look.owed.forget(slot),
+                    (Ok(_), _) => self.cross_check.owed.forget(slot),
                     // Who looked through it and goes on with that has it compared before it counts as final.
-                    (Err(SolanaError::Unwitnessed { .. }), Some(Word { endpoint, digest })) => {
-                        self.second_look.owed.keep(&endpoint, digest);
+                    (Err(SolanaError::Unwitnessed { .. }), Some(KeptReading { endpoint, digest })) => {
+                        self.cross_check.owed.keep(&endpoint, digest);
                     }
                     (Err(_), _) => {}
                 }
                 Ok(agreed?.block)
             }
-            ReadProof::Listed => {
-                let owed = &self.second_look.owed;
-                let (endpoint, Reading { digest, block }) = self.told_by_one(wanted, read.legs).await?;
+            ReadProof::Candidate => {
+                let owed = &self.cross_check.owed;
+                let (endpoint, Reading { digest, block }) = self.reported_by_one(wanted, read.legs).await?;
                 // What is owed is connected anew on no less than was to be compared.
                 if !self.sample.picks(&block.header.block.hash) && owed.of(slot).is_none() {
-                    self.words.keep(&endpoint.id, digest);
+                    self.readings.keep(&endpoint.id, digest);
                     return Ok(block);
                 }
-                let told = vec![(endpoint, Witnessed { digest, block: Some(block.clone()) })];
-                match self.told_by_two(wanted, read.legs, told, Duration::ZERO).await {
+                let reported = vec![(endpoint, Witnessed { digest, block: Some(block.clone()) })];
+                match self.reported_by_two(wanted, read.legs, reported, Duration::ZERO).await {
                     // Nobody is waited for here: it is compared before it counts as final, and at once where it concerns somebody.
                     Err(SolanaError::Unwitnessed { .. }) => {
-                        self.words.keep(&endpoint.id, digest);
+                        self.readings.keep(&endpoint.id, digest);
                         owed.keep(&endpoint.id, digest);
                         Ok(block)
                     }
-                    told => told.map(|agreed| {
+                    reported => reported.map(|agreed| {
                         owed.forget(slot);
                         agreed.block
                     }),
@@ -400,7 +400,7 @@ impl SolanaSource {
         }
     }
 
-    async fn told_by_one(&self, wanted: Wanted, legs: Legs) -> Result<(&Endpoint, Reading), SolanaError> {
+    async fn reported_by_one(&self, wanted: Wanted, legs: Legs) -> Result<(&Endpoint, Reading), SolanaError> {
         let read = move |endpoint| -> BoxRead<'_, _> {
             Box::pin(async move { Ok((endpoint, self.read(endpoint, wanted, legs).await?)) })
         };
@@ -409,37 +409,37 @@ impl SolanaSource {
 
     async fn read(&self, endpoint: &Endpoint, wanted: Wanted, legs: Legs) -> Result<Reading, SolanaError> {
         let reading = self.reader.block(endpoint, wanted, legs).await?;
-        self.second_look.check(endpoint, &reading.block.header)?;
+        self.cross_check.check(endpoint, &reading.block.header)?;
         Ok(reading)
     }
 
     /// A word that was kept, of an endpoint that is believed still.
-    pub(crate) async fn as_told(&self, word: &Word) -> Vec<Told<'_>> {
-        let endpoints = self.pool.of_use(need(word.digest.block.number)).await;
-        let told_by = endpoints.into_iter().find(|endpoint| endpoint.id == word.endpoint);
-        told_by.map(|endpoint| (endpoint, Witnessed { digest: word.digest, block: None })).into_iter().collect()
+    pub(crate) async fn as_reported(&self, reading: &KeptReading) -> Vec<Reported<'_>> {
+        let endpoints = self.pool.of_use(need(reading.digest.block.number)).await;
+        let reported_by = endpoints.into_iter().find(|endpoint| endpoint.id == reading.endpoint);
+        reported_by.map(|endpoint| (endpoint, Witnessed { digest: reading.digest, block: None })).into_iter().collect()
     }
 
-    /// The block as two endpoints tell it, as [`SolanaSource::hear_two`] hears them. Who tells it otherwise than two others is put
+    /// The block as two endpoints report it, as [`SolanaSource::hear_two`] hears them. Who reports it otherwise than two others is put
     /// into quarantine.
-    async fn told_by_two<'p>(
+    async fn reported_by_two<'p>(
         &'p self,
         wanted: Wanted,
         legs: Legs,
-        told: Vec<Told<'p>>,
+        reported: Vec<Reported<'p>>,
         patience: Duration,
     ) -> Result<Agreed<'p>, SolanaError> {
-        self.believed(self.hear_two(wanted, legs, told, patience).await?)
+        self.believed(self.hear_two(wanted, legs, reported, patience).await?)
     }
 
-    /// What endpoints tell of a block, until two tell it alike; `told` is what is known of it already. One that has it not yet is
+    /// What endpoints tell of a block, until two report it alike; `reported` is what is known of it already. One that has it not yet is
     /// waited for with `patience`, as far as it is worth it, and asked again when a poll shows that it has come further; who fails
     /// at it is not asked again meanwhile.
     pub(crate) async fn hear_two<'p>(
         &'p self,
         wanted: Wanted,
         legs: Legs,
-        mut told: Vec<Told<'p>>,
+        mut reported: Vec<Reported<'p>>,
         patience: Duration,
     ) -> Result<Testimony<'p>, SolanaError> {
         let lacked = Arc::new(Lacked::default());
@@ -451,51 +451,56 @@ impl SolanaSource {
                 let read = self.read(endpoint, wanted, legs).await;
                 let read = read.inspect_err(|error| lacked.note(endpoint, head, error))?;
                 lacked.forget(endpoint);
-                self.patience.told(endpoint, wanted.slot);
+                self.patience.reported(endpoint, wanted.slot);
                 Ok(read.into())
             })
         };
         let (begun, mut failed) = (Instant::now(), Vec::new());
         loop {
-            let heard = self.pool.call_each_but(failed, need(wanted.slot), told, read, witness::agree).await?;
-            let Heard { told: all, failed: at_it, missing, is_lacking, unheard } = heard;
-            (told, failed) = (all, at_it);
-            if !witness::agree(&told) && told.len() > 1 && told.iter().any(|(_, one)| one.block.is_none()) {
-                // What was told before may be out of date: it is told anew before anybody is said to contradict it.
-                self.words.forget(wanted.slot);
-                told.retain(|(_, one)| one.block.is_some());
+            let responses = self.pool.call_each_but(failed, need(wanted.slot), reported, read, quorum::agree).await?;
+            let Responses { reported: all, failed: at_it, missing, is_not_found, unanswered } = responses;
+            (reported, failed) = (all, at_it);
+            if !quorum::agree(&reported) && reported.len() > 1 && reported.iter().any(|(_, one)| one.block.is_none()) {
+                // What was reported before may be out of date: it is reported anew before anybody is said to contradict it.
+                self.readings.forget(wanted.slot);
+                reported.retain(|(_, one)| one.block.is_some());
                 continue;
             }
             let is_over = begun.elapsed() >= patience;
-            if witness::agree(&told) || !is_lacking || is_over || !self.patience.is_left(&lacked) {
-                if is_lacking && is_over && !patience.is_zero() && !witness::agree(&told) {
+            if quorum::agree(&reported) || !is_not_found || is_over || !self.patience.is_left(&lacked) {
+                if is_not_found && is_over && !patience.is_zero() && !quorum::agree(&reported) {
                     self.patience.is_spent(&lacked, wanted.slot);
                 }
-                return Ok(Testimony { slot: wanted.slot, told, missing, all_lack: is_lacking && unheard.is_empty() });
+                return Ok(Testimony {
+                    slot: wanted.slot,
+                    reported,
+                    missing,
+                    all_lack: is_not_found && unanswered.is_empty(),
+                });
             }
-            tokio::time::sleep(SECOND_LOOK).await;
+            tokio::time::sleep(CROSS_CHECK).await;
             self.pool.look().await;
         }
     }
 
-    /// What two of them tell alike.
-    pub(crate) fn believed<'p>(&self, heard: Testimony<'p>) -> Result<Agreed<'p>, SolanaError> {
-        let Testimony { slot, told, missing, all_lack } = heard;
-        let believed = witness::believed(self.pool.chain(), told, &missing);
+    /// What two of them report alike.
+    pub(crate) fn believed<'p>(&self, responses: Testimony<'p>) -> Result<Agreed<'p>, SolanaError> {
+        let Testimony { slot, reported, missing, all_lack } = responses;
+        let believed = quorum::believed(self.pool.chain(), reported, &missing);
         let mut agreed = believed.map_err(|error| match error {
-            SolanaError::Unwitnessed { chain, told, missing, .. } => {
-                SolanaError::Unwitnessed { chain, told, missing, all_lack }
+            SolanaError::Unwitnessed { chain, reported, missing, .. } => {
+                SolanaError::Unwitnessed { chain, reported, missing, all_lack }
             }
             error => error,
         })?;
         for (endpoint, error) in agreed.wrong.drain(..) {
             endpoint.failed(&error);
         }
-        self.words.forget(slot);
+        self.readings.forget(slot);
         Ok(agreed)
     }
 
-    /// The same, each with a time: where a node does not tell one (yet), that which another one tells, or that of the
+    /// The same, each with a time: where a node does not report one (yet), that which another one reports, or that of the
     /// nearest block below that has one.
     async fn timed<T: Linked>(&self, mut shown: Vec<T>) -> Result<Vec<T>, SolanaError> {
         let mut below = None;
@@ -512,8 +517,8 @@ impl SolanaSource {
     async fn time_of(&self, untimed: &Header, below: Option<u64>) -> Result<u64, SolanaError> {
         let mut header = *untimed;
         for _ in 0..TIMELESS_MAX {
-            if let Some(told) = self.told_time(&header.block).await? {
-                return Ok(told);
+            if let Some(reported) = self.reported_time(&header.block).await? {
+                return Ok(reported);
             }
             if let Some(below) = below {
                 return Ok(below);
@@ -526,13 +531,13 @@ impl SolanaSource {
         Err(SolanaError::NoTime { chain: self.pool.chain(), block: untimed.block })
     }
 
-    /// The time of this block as any endpoint tells it; `None` when none does.
-    async fn told_time(&self, block: &BlockRef) -> Result<Option<u64>, SolanaError> {
+    /// The time of this block as any endpoint reports it; `None` when none does.
+    async fn reported_time(&self, block: &BlockRef) -> Result<Option<u64>, SolanaError> {
         let wanted = Wanted { slot: block.number, hash: Some(block.hash) };
         let read = move |endpoint| -> BoxRead<'_, _> { Box::pin(read_time(endpoint, wanted)) };
         match self.pool.call(need(wanted.slot), read).await {
-            Ok(told) => Ok(Some(told)),
-            Err(error) if is_lacking(&error) => Ok(None),
+            Ok(reported) => Ok(Some(reported)),
+            Err(error) if is_not_found(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -1,7 +1,7 @@
 //! One transaction's balances, before and after, checked to belong together.
 //!
 //! Promises: every account has both balances; every token balance has its account, once, and is a whole number. What an
-//! account holds that has no lamports left counts as nothing: it is closed (some nodes go on telling what it held). In
+//! account holds that has no lamports left counts as nothing: it is closed (some nodes go on reporting what it held). In
 //! which order a node lists token balances changes nothing.
 
 use crate::error::Unusable;
@@ -68,8 +68,8 @@ impl<'a> Tx<'a> {
         }
         let mut tx = Tx { index, signature, keys, failed: meta.failed, fee: meta.fee, pre, post, tokens };
         if tx.tokens.iter().any(|holding| tx.is_closed(holding)) {
-            let told = tx.tokens.iter().filter(|holding| tx.says_something(holding)).copied().collect();
-            tx.tokens = told;
+            let reported = tx.tokens.iter().filter(|holding| tx.says_something(holding)).copied().collect();
+            tx.tokens = reported;
         }
         Ok(tx)
     }
@@ -78,11 +78,11 @@ impl<'a> Tx<'a> {
         holding.is_after && self.post[holding.account] == 0
     }
 
-    /// Not what a closed account is said to hold still, where nothing hangs on its being told: the account is known to hold
+    /// Not what a closed account is said to hold still, where nothing hangs on its being reported: the account is known to hold
     /// tokens from before, or its lamports did not change.
     fn says_something(&self, holding: &Holding<'_>) -> bool {
-        let is_told_before = || self.tokens.iter().any(|other| other.account == holding.account && !other.is_after);
-        !self.is_closed(holding) || !(is_told_before() || self.lamports_change(holding.account) == 0)
+        let is_reported_before = || self.tokens.iter().any(|other| other.account == holding.account && !other.is_after);
+        !self.is_closed(holding) || !(is_reported_before() || self.lamports_change(holding.account) == 0)
     }
 
     /// The change of an account's lamports; what its fee cost the payer is added back.
@@ -92,7 +92,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Who owned the token account before, or after where it was made here. `None` when it is no token account, or its
-    /// owner is not told.
+    /// owner is not reported.
     pub(crate) fn token_owner(&self, account: usize) -> Option<&'a str> {
         self.tokens.iter().find(|holding| holding.account == account)?.owner
     }

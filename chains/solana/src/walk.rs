@@ -10,7 +10,7 @@ use futures_util::{StreamExt, stream};
 use landfall_chain::{Block, BlockRef, Header};
 
 use crate::calls::Wanted;
-use crate::dialect::is_lacking;
+use crate::dialect::is_not_found;
 use crate::error::SolanaError;
 use crate::links::{Link, link};
 
@@ -18,7 +18,7 @@ use crate::links::{Link, link};
 /// answers at most are in memory.
 const READS_MAX: usize = 2;
 /// How many slots that a list names may turn out to hold nothing: where there are more, somebody lists what others lack.
-pub(crate) const LACKING_MAX: usize = 32;
+pub(crate) const NOT_FOUND_MAX: usize = 32;
 
 /// What a slot holds.
 pub(crate) trait Linked {
@@ -66,7 +66,7 @@ where
         let more = match next {
             Ok(next) => up_to(first, last, next, &read).await,
             // Only a list says that there is one: the next block stands on it, and has it asked for by its hash, or does not.
-            Err(error) if wanted.hash.is_none() && is_lacking(&error) && lacking.len() < LACKING_MAX => {
+            Err(error) if wanted.hash.is_none() && is_not_found(&error) && lacking.len() < NOT_FOUND_MAX => {
                 lacking.push(error);
                 continue;
             }
@@ -76,7 +76,7 @@ where
             Ok(Some(more)) => shown.extend(more),
             Ok(None) => break,
             Err(error) if shown.is_empty() => return Err(error),
-            // What was shown stays true; why there is no more is asked again, and told then.
+            // What was shown stays true; why there is no more is asked again, and reported then.
             Err(_) => break,
         }
     }

@@ -54,7 +54,7 @@ pub(crate) enum WireKey<'a> {
     /// Shape `json`: accounts that come from lookup tables stand in `loadedAddresses`, behind these.
     Bare(&'a str),
     /// With attributes: here those from lookup tables stand among the others.
-    Told(&'a str),
+    Reported(&'a str),
 }
 
 #[derive(Debug, Deserialize)]
@@ -102,7 +102,7 @@ pub(crate) struct WireAmount<'a> {
     pub(crate) decimals: u8,
 }
 
-/// What a `getTransaction` answer tells beyond balances.
+/// What a `getTransaction` answer reports beyond balances.
 #[derive(Debug, Deserialize)]
 pub(crate) struct WireProgram<'a> {
     #[serde(borrow)]
@@ -191,7 +191,7 @@ impl<'de, F: FnMut(WireTx<'de>) -> bool> Visitor<'de> for WireBlock<F> {
     }
 }
 
-/// Takes in a field that must not be told twice.
+/// Takes in a field that must not be reported twice.
 fn once<T, E: de::Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
     if field.replace(value).is_some() { Err(de::Error::duplicate_field(name)) } else { Ok(()) }
 }
@@ -227,7 +227,7 @@ impl<'de, F: FnMut(WireTx<'de>) -> bool> Visitor<'de> for WireTxs<'_, F> {
 impl<'a> WireKey<'a> {
     pub(crate) fn text(self) -> &'a str {
         match self {
-            WireKey::Bare(text) | WireKey::Told(text) => text,
+            WireKey::Bare(text) | WireKey::Reported(text) => text,
         }
     }
 }
@@ -260,7 +260,7 @@ impl<'de> Visitor<'de> for KeyVisitor {
                 map.next_value::<IgnoredAny>()?;
             }
         }
-        key.map(WireKey::Told).ok_or_else(|| de::Error::missing_field("pubkey"))
+        key.map(WireKey::Reported).ok_or_else(|| de::Error::missing_field("pubkey"))
     }
 }
 

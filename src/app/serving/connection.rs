@@ -1,7 +1,7 @@
 //! One connection: whose it is, since when it is idle, and its stream.
 //!
 //! Promises: a connection that is closed for another is idle, and no request on it is acted upon after that. Idle is one on which no
-//! request is under way, also while its client is slow to send one, or to take an answer; since when, tells the last byte.
+//! request is under way, also while its client is slow to send one, or to take an answer; since when, reports the last byte.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -99,7 +99,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// A stream that fails when the other side takes nothing for too long, and tells when anything is sent or received.
+/// A stream that fails when the other side takes nothing for too long, and reports when anything is sent or received.
 pub(super) struct Stream {
     stream: TcpStream,
     connection: Arc<Connection>,

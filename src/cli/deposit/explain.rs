@@ -52,7 +52,7 @@ struct LegReport {
     amount: Option<String>,
     base_units: String,
     source_address: String,
-    /// How the source is known: `told`, `only_payer`, `instruction`, `mint`, `fee_payer`, or `stand_in` where nobody was
+    /// How the source is known: `reported`, `only_payer`, `instruction`, `mint`, `fee_payer`, or `stand_in` where nobody was
     /// asked.
     source_rule: &'static str,
     destination_address: String,
@@ -70,7 +70,7 @@ pub(super) async fn one(config: &Config, chain: Chain, tx: TxId, json: bool) -> 
     let (source, network) = app::source(chain, config.chain(chain)?)?;
     let db = open_existing(&config.store).await?;
     let mut explained = explain(&source, &db, &network, tx).await;
-    if let Err(ExplainError::Unheard { .. }) = explained {
+    if let Err(ExplainError::Unanswered { .. }) = explained {
         // One that is only slow was not waited for.
         source.check().await.ok();
         explained = explain(&source, &db, &network, tx).await;

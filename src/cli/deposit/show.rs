@@ -15,7 +15,7 @@ use crate::store::deposits::{self, SeenIn};
 struct Record {
     #[serde(flatten)]
     resource: DepositResource,
-    /// How the source is known: `told`, `only_payer`, `instruction`, `mint`, `fee_payer`, or `stand_in` where nobody could
+    /// How the source is known: `reported`, `only_payer`, `instruction`, `mint`, `fee_payer`, or `stand_in` where nobody could
     /// be asked.
     source_rule: &'static str,
     /// `native`, or the token's contract or mint.

@@ -60,7 +60,7 @@ pub(super) async fn connect(options: &NatsOptions) -> Result<Link, String> {
         .max_reconnects(options.urls.len())
         .event_callback(move |event| {
             let seen = seen.clone();
-            async move { heard(&event, &seen) }
+            async move { responses(&event, &seen) }
         });
     if let Some(path) = &options.ca {
         // Whoever names whom to trust wants no connection without.
@@ -79,7 +79,7 @@ pub(super) async fn connect(options: &NatsOptions) -> Result<Link, String> {
     Ok(Link { context, broken })
 }
 
-fn heard(event: &Event, broken: &CancellationToken) {
+fn responses(event: &Event, broken: &CancellationToken) {
     match event {
         Event::Disconnected | Event::Closed | Event::Draining | Event::LameDuckMode => broken.cancel(),
         // What is refused without a word to who asked, such as a publication without the permission.

@@ -53,7 +53,7 @@ impl Commitment {
         }
     }
 
-    /// The same, of a method that tells only what is confirmed.
+    /// The same, of a method that reports only what is confirmed.
     pub(crate) fn of_history(how: &Value) -> Result<Self, Refused> {
         match Commitment::of(how)? {
             Commitment::Processed => Err(Refused::params(NO_COMMITMENT)),
@@ -64,7 +64,7 @@ impl Commitment {
 
 pub(crate) fn answer(view: &View<'_>, genesis: &str, call: &Call) -> Answer {
     let params = &call.params;
-    let told = match call.method.as_str() {
+    let reported = match call.method.as_str() {
         "getGenesisHash" => json!(genesis),
         "getVersion" => json!({ "solana-core": "4.2.2", "feature-set": 1 }),
         "getHealth" => json!("ok"),
@@ -90,13 +90,13 @@ pub(crate) fn answer(view: &View<'_>, genesis: &str, call: &Call) -> Answer {
         }
         _ => return Err(Refusal::MethodNotFound.to_call(&Value::Null)),
     };
-    Ok(told.to_string())
+    Ok(reported.to_string())
 }
 
 /// What a test tells of an account, or what the ledger's transactions left there.
 fn in_account(view: &View<'_>, key: &Value, slot: u64) -> Value {
-    let told = key.as_str().and_then(|key| view.accounts.get(key)).cloned();
-    told.unwrap_or_else(|| account(if view.is_bare { 0 } else { history::balance(view, key, slot) }))
+    let reported = key.as_str().and_then(|key| view.accounts.get(key)).cloned();
+    reported.unwrap_or_else(|| account(if view.is_bare { 0 } else { history::balance(view, key, slot) }))
 }
 
 /// The slot that a call is answered of; refused when that is below the one that it must reach.
@@ -137,7 +137,7 @@ fn blocks(view: &View<'_>, params: &Value) -> Result<Value, Refused> {
     Ok(listed.filter(|slot| !view.unlisted.contains(slot)).collect())
 }
 
-/// The block in `slot`, or why it is not told: below what is final a slot without a block counts as skipped, whatever became
+/// The block in `slot`, or why it is not reported: below what is final a slot without a block counts as skipped, whatever became
 /// of it; above, nothing is known of it yet.
 pub(crate) fn found<'a>(view: &View<'a>, slot: u64) -> Result<&'a Block, Refused> {
     let refusal = match view.block(slot) {
@@ -170,11 +170,11 @@ fn block(view: &View<'_>, params: &Value) -> Answer {
     if let Details::Whole(_) = details {
         supported(block.version(), how)?;
     }
-    let told = Block { parent: view.parent(block), ..block.clone() };
-    Ok(told.text(details))
+    let reported = Block { parent: view.parent(block), ..block.clone() };
+    Ok(reported.text(details))
 }
 
-/// Refuses what holds a newer version than is asked for; without a word on it, only legacy transactions are told.
+/// Refuses what holds a newer version than is asked for; without a word on it, only legacy transactions are reported.
 pub(crate) fn supported(version: Option<u8>, how: &Value) -> Result<(), Refused> {
     let most = how["maxSupportedTransactionVersion"].as_u64();
     match version {
@@ -201,8 +201,8 @@ fn statuses(view: &View<'_>, params: &Value) -> Result<Value, Refused> {
             "confirmationStatus": history::status_of(view, block.slot),
         }))
     };
-    let told: Vec<Option<Value>> = asked.iter().map(status).collect();
-    Ok(json!({ "context": { "apiVersion": "4.2.2", "slot": view.confirmed }, "value": told }))
+    let reported: Vec<Option<Value>> = asked.iter().map(status).collect();
+    Ok(json!({ "context": { "apiVersion": "4.2.2", "slot": view.confirmed }, "value": reported }))
 }
 
 /// An account without lamports is none.

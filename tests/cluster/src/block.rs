@@ -18,12 +18,12 @@ pub struct Block {
     pub branch: u64,
     /// How many blocks there are below it.
     pub height: u64,
-    /// As nodes tell it; `None` where they do not.
+    /// As nodes report it; `None` where they do not.
     pub time: Option<i64>,
     pub txs: Vec<Tx>,
 }
 
-/// What of a block's transactions is told.
+/// What of a block's transactions is reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Details {
     None,

@@ -18,9 +18,9 @@ pub enum Fault {
     NoMeta,
     /// A transaction of a block does not tell whether it failed.
     NoErr,
-    /// A block does not tell its time.
+    /// A block does not report its time.
     NoTime,
-    /// A block tells all its transactions but the first.
+    /// A block reports all its transactions but the first.
     LeftOut,
     /// Token balances stand in another order.
     Unordered,
@@ -43,7 +43,7 @@ pub enum Fault {
     Stale(u64),
     /// The node is so many slots behind at every other call.
     HeadBack(u64),
-    /// A newest block is told so many slots above all that there is.
+    /// A newest block is reported so many slots above all that there is.
     HeadAhead(u64),
     /// A gateway drops `minContextSlot`: where the node has not come so far, a list is empty.
     AnyContext,

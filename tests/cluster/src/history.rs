@@ -36,8 +36,8 @@ pub(crate) fn transaction(view: &View<'_>, params: &Value) -> Answer {
     };
     supported(tx.version.number(), how)?;
     let text = tx.text(Shape::Json);
-    let told = json!({ "slot": block.slot, "blockTime": block.time }).to_string();
-    Ok(format!("{},{}", &told[..told.len() - 1], &text[1..]))
+    let reported = json!({ "slot": block.slot, "blockTime": block.time }).to_string();
+    Ok(format!("{},{}", &reported[..reported.len() - 1], &text[1..]))
 }
 
 /// `getSignaturesForAddress`.
@@ -57,7 +57,7 @@ pub(crate) fn signatures(view: &View<'_>, params: &Value) -> Result<Value, Refus
             None => Err(Refusal::FilterTransactionNotFound.to_call(bound)),
         },
     };
-    // Both exclusive: what is told lies behind `before` and in front of `until`.
+    // Both exclusive: what is reported lies behind `before` and in front of `until`.
     let first = match view.lists.before {
         Before::Ignored => 0,
         Before::Unknown if !how["before"].is_null() => {
@@ -70,7 +70,7 @@ pub(crate) fn signatures(view: &View<'_>, params: &Value) -> Result<Value, Refus
     let limit = usize::try_from(limit).expect("a thousand at most").min(view.lists.page_max);
     let all_of_it = all.iter().enumerate().filter(|(_, (_, tx))| tx.names(key));
     let ours = all_of_it.take(view.lists.ends_after.unwrap_or(usize::MAX)).filter(|(at, _)| (first..end).contains(at));
-    let mut told: Vec<Value> = ours
+    let mut reported: Vec<Value> = ours
         .take(limit)
         .map(|(_, (block, tx))| {
             json!({
@@ -79,11 +79,11 @@ pub(crate) fn signatures(view: &View<'_>, params: &Value) -> Result<Value, Refus
             })
         })
         .collect();
-    if let Some(slot) = view.lists.invents.filter(|_| how["before"].is_null() && !told.is_empty()) {
-        let below = told.iter().position(|known| known["slot"].as_u64() < Some(slot)).unwrap_or(told.len());
-        told.insert(below, json!({ "signature": bs58::encode([3; 64]).into_string(), "slot": slot, "err": null }));
+    if let Some(slot) = view.lists.invents.filter(|_| how["before"].is_null() && !reported.is_empty()) {
+        let below = reported.iter().position(|known| known["slot"].as_u64() < Some(slot)).unwrap_or(reported.len());
+        reported.insert(below, json!({ "signature": bs58::encode([3; 64]).into_string(), "slot": slot, "err": null }));
     }
-    Ok(told.into())
+    Ok(reported.into())
 }
 
 /// All transactions up to `newest`, newest first, in this node's order within a slot.

@@ -36,7 +36,7 @@ pub const GENESIS: &str = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d";
 const LIE_DEPTH: usize = 3;
 const LIE: u64 = u64::MAX - 1;
 
-/// In which order signatures of one slot are told.
+/// In which order signatures of one slot are reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SlotOrder {
     /// As agave's own storage told them for long.
@@ -55,11 +55,11 @@ pub enum Before {
     Ignored,
     /// It is refused as one that the node does not know.
     Unknown,
-    /// The node does not know it and tells nothing behind it.
+    /// The node does not know it and reports nothing behind it.
     Nothing,
 }
 
-/// How a node tells the signatures of an account.
+/// How a node reports the signatures of an account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lists {
     pub order: SlotOrder,
@@ -84,7 +84,7 @@ impl Default for Lists {
 pub enum Instead {
     Refuse(Refusal),
     Null,
-    /// To those that ask for less than this transaction version; the headers are told.
+    /// To those that ask for less than this transaction version; the headers are reported.
     Needs(u8),
     /// As before, whatever is asked for.
     NeverEnough,
@@ -219,16 +219,16 @@ impl Node {
     }
 
     /// What it answers to `getAccountInfo` and `getMultipleAccounts` of this account from now on; null is an account that is not there.
-    pub fn tell_account(&self, key: &str, account: Value) {
+    pub fn report_account(&self, key: &str, account: Value) {
         self.lock().accounts.insert(key.to_owned(), account);
     }
 
-    /// From now on it tells several accounts at once as of this slot, whatever slot it is asked for.
-    pub fn tell_accounts_at(&self, slot: impl Into<Option<u64>>) {
+    /// From now on it reports several accounts at once as of this slot, whatever slot it is asked for.
+    pub fn report_accounts_at(&self, slot: impl Into<Option<u64>>) {
         self.lock().accounts_at = slot.into();
     }
 
-    /// Accounts that it was not told to tell are not there: what transactions left in them is not looked for.
+    /// Accounts that it was not told to report are not there: what transactions left in them is not looked for.
     pub fn forget_accounts(&self) {
         self.lock().is_bare = true;
     }
@@ -237,7 +237,7 @@ impl Node {
         self.lock().lists.order = order;
     }
 
-    /// How it tells the signatures of accounts from now on.
+    /// How it reports the signatures of accounts from now on.
     pub fn set_lists(&self, lists: Lists) {
         self.lock().lists = lists;
     }
@@ -446,9 +446,9 @@ impl State {
             _ => 0,
         });
         let oldest = shown.blocks.keys().next().copied().unwrap_or_default();
-        let told = newest.saturating_sub(self.behind + more.sum::<u64>()).max(oldest);
+        let reported = newest.saturating_sub(self.behind + more.sum::<u64>()).max(oldest);
         let below = |slot: u64| shown.blocks.range(..=slot).next_back().map_or(oldest, |(slot, _)| *slot);
-        let confirmed = below(told);
+        let confirmed = below(reported);
         let mut finalized = self.finalized.unwrap_or(shown.finalized).min(confirmed);
         let mut first = self.first;
         let mut lost = self.lost.clone();
@@ -478,15 +478,15 @@ impl State {
             accounts_at: *accounts_at,
             is_bare: *is_bare,
         };
-        let mut told = answer(&view, genesis, call);
+        let mut reported = answer(&view, genesis, call);
         for fault in strikes.active().into_iter().filter(|_| may_strike) {
-            if let Some(spoilt) = spoil(fault, &view, call, &told)
+            if let Some(spoilt) = spoil(fault, &view, call, &reported)
                 && strikes.hits(fault, rng)
             {
-                told = spoilt;
+                reported = spoilt;
             }
         }
-        told
+        reported
     }
 
     /// What was told to be answered in the place of one block or of one transaction.
@@ -495,7 +495,7 @@ impl State {
         if call.method == "getTransaction" {
             let own = self.transactions.get(asked.as_str()?)?.clone();
             let refused = |(code, message)| Refused { code, message, data: None };
-            return Some(own.map(|told| told.to_string()).map_err(refused));
+            return Some(own.map(|reported| reported.to_string()).map_err(refused));
         }
         let instead = self.instead.get(&asked.as_u64()?).filter(|_| call.method == "getBlock")?;
         let is_header = call.params[1]["transactionDetails"] == "none";
@@ -519,11 +519,11 @@ fn lying(real: &ledger::State, bait: &[Tx]) -> ledger::State {
     let replaced: Vec<u64> = above.rev().take(LIE_DEPTH).collect();
     let mut parent = None;
     for slot in replaced.into_iter().rev() {
-        let told = lie.blocks.get_mut(&slot).expect("it was listed");
-        let block = Block { branch: LIE, txs: bait.to_vec(), ..Block::clone(told) };
+        let reported = lie.blocks.get_mut(&slot).expect("it was listed");
+        let block = Block { branch: LIE, txs: bait.to_vec(), ..Block::clone(reported) };
         let block = Block { parent: parent.unwrap_or(block.parent), ..block };
         parent = Some(landfall_chain::BlockRef { number: slot, hash: hash(slot, LIE) });
-        *told = Arc::new(block);
+        *reported = Arc::new(block);
     }
     lie
 }

@@ -5,7 +5,7 @@
 //! voter, a vote account, balances and a signature of its own, for as texts that repeat each other they would unpack
 //! faster than any real block. 488 are others: each of `OTHERS` in turn, as recorded, with a signature of its own; of the
 //! 24 in the block of solders three, for most of them are the same swap. Votes stand between the others, as they do on mainnet.
-//! What is told is what agave tells in this shape: no logs, no instructions, and no name of a block in a transaction.
+//! What is reported is what agave reports in this shape: no logs, no instructions, and no name of a block in a transaction.
 
 use std::fs;
 
@@ -95,11 +95,11 @@ fn accounts_shape(tx: &Value) -> Value {
     if let Some(loaded) = meta.get("loadedAddresses").filter(|_| keys.iter().all(Value::is_string)) {
         keys.extend(list(&loaded["writable"]).into_iter().chain(list(&loaded["readonly"])));
     }
-    let told = |(at, key): (usize, Value)| {
+    let reported = |(at, key): (usize, Value)| {
         let key = key.get("pubkey").cloned().unwrap_or(key);
         json!({ "pubkey": key, "signer": at == 0, "source": "transaction", "writable": true })
     };
-    let keys: Vec<Value> = keys.into_iter().enumerate().map(told).collect();
+    let keys: Vec<Value> = keys.into_iter().enumerate().map(reported).collect();
     json!({
         "transaction": { "accountKeys": keys, "signatures": tx["transaction"]["signatures"] },
         "meta": kept, "version": tx.get("version").cloned().unwrap_or_else(|| json!("legacy")),

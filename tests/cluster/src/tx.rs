@@ -1,7 +1,7 @@
 //! Transactions: what they pay, and how nodes write them.
 //!
 //! [`Tx::paying`] makes the balances from the payments, so that both say the same; [`Tx::raw`] takes whatever a test wants
-//! nodes to tell. Promises: a recipient of tokens is not among the accounts unless it signs or is paid SOL too, as on the
+//! nodes to report. Promises: a recipient of tokens is not among the accounts unless it signs or is paid SOL too, as on the
 //! real chain; a transaction that failed pays nothing and costs its fee.
 
 use std::sync::Arc;
@@ -191,8 +191,8 @@ impl Tx {
             "err": err, "fee": FEE, "preBalances": before, "postBalances": after, "preTokenBalances": pre,
             "postTokenBalances": post, "innerInstructions": null,
         });
-        let told = |(at, key): (usize, &String)| json!({ "pubkey": key, "signer": at == 0, "writable": true, "source": "transaction" });
-        let listed: Vec<Value> = keys.iter().enumerate().map(told).collect();
+        let reported = |(at, key): (usize, &String)| json!({ "pubkey": key, "signer": at == 0, "writable": true, "source": "transaction" });
+        let listed: Vec<Value> = keys.iter().enumerate().map(reported).collect();
         let [as_accounts, as_json] = [
             json!({ "signatures": [signature], "accountKeys": listed }),
             json!({ "signatures": [signature], "message": {

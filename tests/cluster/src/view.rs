@@ -29,7 +29,7 @@ pub(crate) struct View<'a> {
     /// Slots that its lists leave out.
     pub(crate) unlisted: &'a BTreeSet<u64>,
     pub(crate) lists: Lists,
-    /// Accounts that a test tells, by key, as `getAccountInfo` has them.
+    /// Accounts that a test reports, by key, as `getAccountInfo` has them.
     pub(crate) accounts: &'a BTreeMap<String, Value>,
     /// The slot that several accounts at once are told of, whatever is asked.
     pub(crate) accounts_at: Option<u64>,
@@ -37,7 +37,7 @@ pub(crate) struct View<'a> {
     pub(crate) is_bare: bool,
 }
 
-/// How sure a node must be of what it tells.
+/// How sure a node must be of what it reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Commitment {
     Processed,
@@ -64,8 +64,8 @@ impl<'a> View<'a> {
     pub(crate) fn parent(&self, block: &Block) -> BlockRef {
         let below = self.ledger.blocks.range(..block.slot).rev().map(|(_, below)| below);
         let mut left = below.filter(|below| !self.lost.contains(&below.slot));
-        let told = if self.links_over { left.next() } else { None };
-        told.map_or(block.parent, |parent| parent.reference())
+        let reported = if self.links_over { left.next() } else { None };
+        reported.map_or(block.parent, |parent| parent.reference())
     }
 
     /// The blocks that it has in these slots.

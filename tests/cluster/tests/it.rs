@@ -47,7 +47,7 @@ fn base58(block: &BlockRef) -> String {
 }
 
 #[tokio::test]
-async fn heads_are_told_at_their_commitment_and_no_node_reaches_a_context_that_it_has_not() {
+async fn heads_are_reported_at_their_commitment_and_no_node_reaches_a_context_that_it_has_not() {
     let ledger = Ledger::of([10, 11, 14, 15]);
     ledger.finalize(12);
     let (node, behind) = (Node::start(&ledger).await, Node::start(&ledger).await);
@@ -69,7 +69,7 @@ async fn heads_are_told_at_their_commitment_and_no_node_reaches_a_context_that_i
 }
 
 #[tokio::test]
-async fn lists_leave_out_what_is_skipped_lost_or_not_there_and_tell_them_not_apart() {
+async fn lists_leave_out_what_is_skipped_lost_or_not_there_and_report_them_not_apart() {
     let ledger = Ledger::of([10, 11, 14, 15, 16]);
     let node = Node::start(&ledger).await;
     let how = json!({ "commitment": "confirmed" });
@@ -85,7 +85,7 @@ async fn lists_leave_out_what_is_skipped_lost_or_not_there_and_tell_them_not_apa
 }
 
 #[tokio::test]
-async fn a_block_that_is_not_told_is_refused_in_the_words_of_where_it_would_be() {
+async fn a_block_that_is_not_reported_is_refused_in_the_words_of_where_it_would_be() {
     let ledger = Ledger::of([10, 11, 14, 15, 16]);
     ledger.finalize(15);
     let node = Node::start(&ledger).await;
@@ -98,12 +98,12 @@ async fn a_block_that_is_not_told_is_refused_in_the_words_of_where_it_would_be()
     assert_eq!(refused(16).await, "Block not available for slot 16", "above what is final nothing is known yet");
     node.prune(11);
     assert_eq!(refused(10).await, "Block 10 cleaned up, does not exist on node. First available block: 11");
-    let told = ask(&node, "getBlock", json!([15, how])).await;
+    let reported = ask(&node, "getBlock", json!([15, how])).await;
     assert_eq!(
-        (&told["parentSlot"], &told["previousBlockhash"]),
+        (&reported["parentSlot"], &reported["previousBlockhash"]),
         (&json!(14), &json!(base58(&BlockRef { number: 14, hash: hash(14, 0) })))
     );
-    assert_eq!((&told["blockTime"], told.get("transactions")), (&json!(TIME + 15), None));
+    assert_eq!((&reported["blockTime"], reported.get("transactions")), (&json!(TIME + 15), None));
     assert_eq!(ask(&node, "getBlockTime", json!([15])).await, TIME + 15);
     let finalized = json!([16, { "transactionDetails": "none" }]);
     assert_eq!(code(&node, "getBlock", finalized).await, -32_004, "it is not final");
@@ -118,15 +118,15 @@ async fn a_block_with_a_newer_transaction_is_refused_whole_until_its_version_is_
     ledger.produce(12, vec![tx(2, Version::Legacy), tx(3, Version::Number(1))]);
     let node = Node::start(&ledger).await;
     let how = |most: Value| json!({ "commitment": "confirmed", "transactionDetails": "accounts", "maxSupportedTransactionVersion": most });
-    let told = async |slot: u64, most: Value| ask(&node, "getBlock", json!([slot, how(most)])).await;
-    assert_eq!(told(11, Value::Null).await["transactions"][0]["version"], "legacy");
-    let refused = told(12, json!(0)).await;
+    let reported = async |slot: u64, most: Value| ask(&node, "getBlock", json!([slot, how(most)])).await;
+    assert_eq!(reported(11, Value::Null).await["transactions"][0]["version"], "legacy");
+    let refused = reported(12, json!(0)).await;
     let words = "Transaction version (1) is not supported by the requesting client. Please try the request again with the \
                  following configuration parameter: \"maxSupportedTransactionVersion\": 1";
     assert_eq!((&refused["code"], &refused["message"]), (&json!(-32_015), &json!(words)));
-    assert_eq!(told(12, json!(1)).await["transactions"][1]["version"], 1);
+    assert_eq!(reported(12, json!(1)).await["transactions"][1]["version"], 1);
     ledger.produce(13, vec![tx(4, Version::Number(77))]);
-    assert!(told(13, json!(1)).await["message"].as_str().unwrap().starts_with("Transaction version (77)"));
+    assert!(reported(13, json!(1)).await["message"].as_str().unwrap().starts_with("Transaction version (77)"));
     let signature = ledger.block(13).unwrap().txs[0].signature().to_owned();
     assert_eq!(code(&node, "getTransaction", json!([signature, how(json!(1))])).await, -32_015);
 }
@@ -164,15 +164,15 @@ async fn balances_say_what_payments_say_and_a_failure_costs_its_fee_only() {
 }
 
 #[tokio::test]
-async fn single_transactions_are_told_with_their_slot_or_as_null() {
+async fn single_transactions_are_reported_with_their_slot_or_as_null() {
     let ledger = Ledger::of([10]);
     let tx = Tx::sol(1, ALICE, BOB, 7);
     ledger.produce(12, vec![tx.clone()]);
     let node = Node::start(&ledger).await;
     let how = json!({ "commitment": "confirmed", "encoding": "json", "maxSupportedTransactionVersion": 0 });
-    let told = ask(&node, "getTransaction", json!([tx.signature(), how])).await;
-    assert_eq!((&told["slot"], &told["blockTime"]), (&json!(12), &json!(TIME + 12)));
-    assert_eq!(told["transaction"]["message"]["accountKeys"][0], ALICE.to_string());
+    let reported = ask(&node, "getTransaction", json!([tx.signature(), how])).await;
+    assert_eq!((&reported["slot"], &reported["blockTime"]), (&json!(12), &json!(TIME + 12)));
+    assert_eq!(reported["transaction"]["message"]["accountKeys"][0], ALICE.to_string());
     let unknown = Tx::sol(2, ALICE, BOB, 7);
     assert_eq!(ask(&node, "getTransaction", json!([unknown.signature(), how])).await, Value::Null);
     assert_eq!(
@@ -257,7 +257,7 @@ async fn a_rollback_takes_what_is_not_final_and_another_rule_makes_final_at_once
 }
 
 #[tokio::test]
-async fn every_refusal_strikes_where_it_fits_and_as_often_as_it_was_told() {
+async fn every_refusal_strikes_where_it_fits_and_as_often_as_it_was_reported() {
     let ledger = Ledger::of(10..=20);
     let node = Node::start(&ledger).await;
     let how = json!({ "commitment": "confirmed", "transactionDetails": "accounts" });
@@ -313,8 +313,8 @@ async fn whole_answers_are_compressed_for_those_that_take_it() {
         } else {
             text = String::from_utf8(body.to_vec()).unwrap();
         }
-        let told: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(told["result"].as_array().unwrap().len(), 11);
+        let reported: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(reported["result"].as_array().unwrap().len(), 11);
     }
 }
 
@@ -361,17 +361,17 @@ async fn what_a_node_has_is_less_while_a_fault_lasts_and_the_same_behind_it() {
     assert_eq!([head().await, head().await, head().await, head().await], [17, 20, 17, 20].map(|slot| json!(slot)));
     let latest = async |commitment: &str| ask(&node, "getLatestBlockhash", json!([{ "commitment": commitment }])).await;
     node.misbehave(Fault::AnotherFork, When::Next(1));
-    let told = latest("confirmed").await;
-    assert_eq!(told["context"]["slot"], 20);
-    assert_ne!(told["value"]["blockhash"], base58(&ledger.latest()));
+    let reported = latest("confirmed").await;
+    assert_eq!(reported["context"]["slot"], 20);
+    assert_ne!(reported["value"]["blockhash"], base58(&ledger.latest()));
     for (fault, slot, is_real) in
         [(Fault::FinalOnFork, 12, false), (Fault::FinalAhead, 23, false), (Fault::FinalEarly, 20, true)]
     {
         node.misbehave(fault, When::Next(1));
-        let told = latest("finalized").await;
+        let reported = latest("finalized").await;
         let real = ledger.block(slot).map(|block| base58(&block.reference()));
         assert_eq!(
-            (&told["context"]["slot"], real.as_deref() == told["value"]["blockhash"].as_str()),
+            (&reported["context"]["slot"], real.as_deref() == reported["value"]["blockhash"].as_str()),
             (&json!(slot), is_real),
             "{fault:?}"
         );
@@ -397,9 +397,9 @@ async fn what_a_node_has_is_less_while_a_fault_lasts_and_the_same_behind_it() {
     };
     node.misbehave(Fault::LinkedOver, When::Next(2));
     assert_eq!(listed().await, json!([13, 14, 16, 17, 19, 20]));
-    let told = block(13, "none").await;
+    let reported = block(13, "none").await;
     assert_eq!(
-        (&told["parentSlot"], &told["previousBlockhash"]),
+        (&reported["parentSlot"], &reported["previousBlockhash"]),
         (&json!(11), &json!(base58(&ledger.block(11).unwrap().reference())))
     );
     assert_eq!(block(13, "none").await["parentSlot"], 12);

@@ -63,21 +63,21 @@ async fn what_is_listed_later_is_no_more_due_at_a_time_than_is_looked_through_at
 async fn a_reading_that_fails_changes_nothing_and_is_tried_again() {
     let mut bench = Bench::new().await;
     bench.world.chain.withhold_holdings(true);
-    assert_eq!(bench.read().await, BalancesRead { read: 0, untold: 1, lacking: 0 });
+    assert_eq!(bench.read().await, BalancesRead { read: 0, unreported: 1, lacking: 0 });
     bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
-    let asked = bench.world.chain.holdings_told();
+    let asked = bench.world.chain.holdings_reported();
     bench.read().await;
-    assert_eq!(bench.world.chain.holdings_told(), asked, "it rests first");
+    assert_eq!(bench.world.chain.holdings_reported(), asked, "it rests first");
     bench.world.pass(MINUTE);
     bench.world.chain.withhold_holdings(false);
     assert_eq!(bench.read().await.read, 1);
     let known = bench.line("alice", "ETH").await;
 
-    // A payment came, and nobody tells: what was known stays, with its block.
+    // A payment came, and nobody reports: what was known stays, with its block.
     bench.world.chain.mine(vec![pay(PAYER, 0, ALICE, 5_000)]);
     bench.world.chain.withhold_holdings(true);
     bench.follow(FINALITY_DEPTH).await;
-    assert_eq!(bench.read().await.untold, 1);
+    assert_eq!(bench.read().await.unreported, 1);
     assert_eq!(bench.line("alice", "ETH").await, known);
     bench.world.pass(MINUTE);
     bench.world.chain.withhold_holdings(false);
@@ -87,7 +87,7 @@ async fn a_reading_that_fails_changes_nothing_and_is_tried_again() {
 }
 
 #[tokio::test]
-async fn an_address_that_endpoints_tell_differently_waits_and_delays_no_other() {
+async fn an_address_that_endpoints_report_differently_waits_and_delays_no_other() {
     let mut bench = Bench::new().await;
     let disputed: Vec<Address> = (1..=30).map(|who| Address::Evm([who; 20])).collect();
     for (index, who) in disputed.iter().enumerate() {
@@ -126,14 +126,14 @@ async fn many_accounts_are_read_few_at_a_time_the_newest_first_and_all_in_the_en
         }
         bench.follow(FINALITY_DEPTH).await;
         bench.read().await;
-        assert!(bench.world.chain.holdings_told() <= 20);
+        assert!(bench.world.chain.holdings_reported() <= 20);
         assert_eq!(bench.balances("c-149").await.0, StatusCode::OK);
         let mut ticks = 1;
         while bench.read().await != BalancesRead::default() {
             ticks += 1;
-            assert!(bench.world.chain.holdings_told() <= 20 * ticks);
+            assert!(bench.world.chain.holdings_reported() <= 20 * ticks);
         }
-        assert_eq!(bench.world.chain.holdings_told(), 151, "nobody is read twice");
+        assert_eq!(bench.world.chain.holdings_reported(), 151, "nobody is read twice");
         assert_eq!(bench.balances("c-0").await.0, StatusCode::OK);
         // A day later all are read again, a few at a time.
         bench.world.pass(DAY + MINUTE);
@@ -251,7 +251,7 @@ async fn an_older_reading_never_takes_the_place_of_a_newer_one() {
         bench.read_all().await;
         let known = bench.line("alice", "ETH").await;
         let who = address(ALICE);
-        // Nor does one endpoint's word of the same block take the place of what two told.
+        // Nor does one endpoint's word of the same block take the place of what two reported.
         for (number, proof, counts) in [
             (known.2 - 1, Proof::TwoEndpoints, false),
             (known.2, Proof::OneEndpoint, false),
@@ -270,16 +270,16 @@ async fn an_older_reading_never_takes_the_place_of_a_newer_one() {
 }
 
 #[tokio::test]
-async fn a_token_that_nobody_tells_keeps_no_other_unknown_and_is_not_asked_for_again_and_again() {
+async fn a_token_that_nobody_reports_keeps_no_other_unknown_and_is_not_asked_for_again_and_again() {
     for engine in ENGINES {
         let mut bench = Bench::on(engine).await;
         for who in 1..=4 {
             add(&bench.world, &format!("c-{who}"), &[(CHAIN, Address::Evm([who; 20]))]).await;
         }
-        bench.world.chain.leave_untold([TOKEN]);
+        bench.world.chain.leave_unreported([TOKEN]);
         let since = bench.world.now();
         bench.read_whole().await;
-        assert_eq!(bench.world.chain.holdings_told(), 5, "nobody is read again for the token");
+        assert_eq!(bench.world.chain.holdings_reported(), 5, "nobody is read again for the token");
         for account in ["alice", "c-1", "c-4"] {
             bench.assert_unknown(account, "ETHEREUM_TESTNET (USDC)").await;
             let (status, body) = bench.get(&format!("/v2/accounts/{account}/balances?symbol=ETH")).await;
@@ -289,7 +289,7 @@ async fn a_token_that_nobody_tells_keeps_no_other_unknown_and_is_not_asked_for_a
         bench.world.pass(MINUTE * 30);
         let alarm = format!("balances: since {since} nobody tells how much of {TOKEN} anybody holds");
         assert_eq!(alarms(&bench).await, [alarm]);
-        bench.world.chain.leave_untold([]);
+        bench.world.chain.leave_unreported([]);
         bench.world.pass(MINUTE * 31);
         bench.read_all().await;
         assert_eq!(alarms(&bench).await, [""; 0]);
@@ -306,17 +306,17 @@ async fn words_of_two_blocks_are_one_when_nothing_moved_between_and_none_is_of_a
         let at = bench.final_number();
         let newest = bench.world.chain.latest().number;
         // It may have come by deposits that nobody has seen.
-        bench.world.chain.tell_holdings_of(Some((newest + 1, newest + 1)));
-        assert_eq!(bench.read().await, BalancesRead { read: 0, untold: 1, lacking: 0 });
+        bench.world.chain.report_holdings_of(Some((newest + 1, newest + 1)));
+        assert_eq!(bench.read().await, BalancesRead { read: 0, unreported: 1, lacking: 0 });
         bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
         // What is older than what was asked for is no answer either.
-        for told_of in [(at + 1, newest + 1), (at - 1, at)] {
+        for reported_of in [(at + 1, newest + 1), (at - 1, at)] {
             bench.world.pass(MINUTE * 60);
-            bench.world.chain.tell_holdings_of(Some(told_of));
-            assert_eq!(bench.read().await, BalancesRead { read: 0, untold: 1, lacking: 0 }, "{told_of:?}");
+            bench.world.chain.report_holdings_of(Some(reported_of));
+            assert_eq!(bench.read().await, BalancesRead { read: 0, unreported: 1, lacking: 0 }, "{reported_of:?}");
         }
         bench.world.pass(MINUTE * 60);
-        bench.world.chain.tell_holdings_of(Some((at + 1, newest)));
+        bench.world.chain.report_holdings_of(Some((at + 1, newest)));
         assert_eq!(bench.read().await.read, 1);
         assert_eq!(bench.line("alice", "ETH").await.2, at + 1);
 
@@ -326,11 +326,15 @@ async fn words_of_two_blocks_are_one_when_nothing_moved_between_and_none_is_of_a
         bench.world.chain.mine(vec![pay(ALICE, 1, BOB, 700)]);
         bench.follow(FINALITY_DEPTH - 3).await;
         assert_eq!(bench.final_number(), first);
-        bench.world.chain.tell_holdings_of(Some((first, first + 3)));
-        assert_eq!(bench.read().await, BalancesRead { read: 0, untold: 1, lacking: 0 }, "the second payment is in one");
+        bench.world.chain.report_holdings_of(Some((first, first + 3)));
+        assert_eq!(
+            bench.read().await,
+            BalancesRead { read: 0, unreported: 1, lacking: 0 },
+            "the second payment is in one"
+        );
         assert_eq!(bench.line("alice", "ETH").await.2, at + 1);
         bench.world.pass(MINUTE * 60);
-        bench.world.chain.tell_holdings_of(Some((first, first + 2)));
+        bench.world.chain.report_holdings_of(Some((first, first + 2)));
         assert_eq!(bench.read().await.read, 1);
         assert_eq!(bench.line("alice", "ETH").await.2, first);
         bench.world.close().await;
@@ -343,7 +347,7 @@ async fn one_of_two_processes_reads_and_the_other_takes_over_when_it_says_nothin
         let mut bench = Bench::on(engine).await;
         let mut other = watch(&bench.world, "two");
         assert_eq!(other.tick(bench.world.now(), 0).await.unwrap(), BalancesRead::default());
-        assert_eq!(bench.world.chain.holdings_told(), 0);
+        assert_eq!(bench.world.chain.holdings_reported(), 0);
         assert_eq!(bench.read().await.read, 1);
         bench.world.pass(LEASE - Duration::from_secs(1));
         assert_eq!(other.tick(bench.world.now(), 0).await.unwrap(), BalancesRead::default());
@@ -354,7 +358,7 @@ async fn one_of_two_processes_reads_and_the_other_takes_over_when_it_says_nothin
         bench.world.pass(LEASE);
         assert_eq!(other.tick(bench.world.now(), 0).await.unwrap().read, 1);
         assert_eq!(bench.read().await, BalancesRead::default());
-        assert_eq!(bench.world.chain.holdings_told(), 2);
+        assert_eq!(bench.world.chain.holdings_reported(), 2);
         other.release().await.unwrap();
         bench.follow(FINALITY_DEPTH).await;
         assert_eq!(bench.read().await.read, 1, "at once");
@@ -393,7 +397,7 @@ async fn who_was_taken_over_from_while_it_read_writes_nothing() {
         let source = TakenOverMeanwhile { chain, world: db.clone(), now };
         let mut watch = BalanceWatch::new(source, db, &bench.world.network, 20, "one".to_owned());
         assert_eq!(watch.tick(now, 0).await.unwrap(), BalancesRead { lacking: 1, ..BalancesRead::default() });
-        assert_eq!(bench.world.chain.holdings_told(), 1);
+        assert_eq!(bench.world.chain.holdings_reported(), 1);
         bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
         bench.world.close().await;
     }

@@ -1,7 +1,7 @@
 //! One history: a chain with deposits, noise and reorgs, and servers that misbehave at random moments.
 //!
 //! With a second endpoint, the faults are first at one server and later at another, and never at one while the source
-//! still does without another: one is always healthy, and taken to be. Where two that contradict each other cannot be told
+//! still does without another: one is always healthy, and taken to be. Where two that contradict each other cannot be reported
 //! apart, it is run with a third, honest one too. Deposits come in every way that a follower can see: tokens, native value,
 //! withdrawals, and value that moves inside of transactions, also such that is taken back.
 
@@ -71,8 +71,8 @@ impl Case {
         format!("{} ({}{healthy})", names.join(" + "), self.mode.name())
     }
 
-    /// Two that tell different traces of a block are both wrong until a third, or one of them, says otherwise; and which of
-    /// two branches will win, neither of two endpoints can tell.
+    /// Two that report different traces of a block are both wrong until a third, or one of them, says otherwise; and which of
+    /// two branches will win, neither of two endpoints can report.
     pub(super) fn is_undecided(&self) -> bool {
         self.healthy == 1 && self.faults.iter().any(differ)
     }
@@ -294,7 +294,7 @@ impl<'c> History<'c> {
             let traced = follower.trace().await;
             let left = follower.untraced().await;
             match traced {
-                Ok(_) => self.outcome.silent += u64::from(left == before && follower.untold().await > 0),
+                Ok(_) => self.outcome.silent += u64::from(left == before && follower.unreported().await > 0),
                 Err(error) => {
                     self.outcome.failed_ticks += 1;
                     // What a node says of a trace is never the end of the lane.

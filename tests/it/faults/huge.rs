@@ -1,7 +1,7 @@
 //! An answer of 200 MB, and the real process: it gives the answer up, says so, stays small, and goes on afterwards.
 //!
 //! The node does not tell how long its answer will be, so that only reading it shows that it is too long. What counts
-//! is the most memory that the process ever held, as the kernel tells it.
+//! is the most memory that the process ever held, as the kernel reports it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -35,8 +35,8 @@ async fn an_answer_of_200_mb_is_given_up_on_in_bounded_memory_and_the_process_go
 
     server.misbehave(Fault::Huge(HUGE), When::Always);
     chain.mine(vec![Tx::pay(0, 1, ALICE.into(), 6)]);
-    let is_told = || server.struck(Fault::Huge(HUGE)) >= 3 && service.reason().contains("larger than 128 MiB");
-    service.until("the size of the answer is told", is_told).await;
+    let is_reported = || server.struck(Fault::Huge(HUGE)) >= 3 && service.reason().contains("larger than 128 MiB");
+    service.until("the size of the answer is told", is_reported).await;
     let during = service.peak_kib();
     assert_eq!(service.amounts().len(), 1, "nothing can have been read");
 

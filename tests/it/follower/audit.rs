@@ -70,8 +70,8 @@ impl Kinds {
         let kind = match (transfer.asset, lane, transfer.tx.life) {
             (AssetId::Token(_), ..) => &mut self.tokens,
             (AssetId::Native, Lane::Traces, _) => &mut self.inner,
-            (AssetId::Native, Lane::Roots, TxLife::Block) => &mut self.withdrawals,
-            (AssetId::Native, Lane::Roots, _) => &mut self.native,
+            (AssetId::Native, Lane::Block, TxLife::Block) => &mut self.withdrawals,
+            (AssetId::Native, Lane::Block, _) => &mut self.native,
         };
         *kind += 1;
     }
@@ -126,8 +126,8 @@ impl Follower {
     fn legs(&self, network: &Network, block: &Block) -> Vec<(Lane, AssetTransfer)> {
         let of_txs = block.ledger().iter().map(|leg| (leg.lane, leg.transfer.clone()));
         let withdrawals = block.withdrawals().iter();
-        let withdrawals = withdrawals.map(|one| (Lane::Roots, withdrawal(one.index, one.address.into(), one.amount)));
-        let is_seen = |lane| lane == Lane::Roots || self.mode == Mode::Traces;
+        let withdrawals = withdrawals.map(|one| (Lane::Block, withdrawal(one.index, one.address.into(), one.amount)));
+        let is_seen = |lane| lane == Lane::Block || self.mode == Mode::Traces;
         let legs = of_txs.chain(withdrawals);
         let ours = legs.filter(|(lane, leg)| is_seen(*lane) && self.watched.contains(&leg.recipient));
         ours.filter(|(_, leg)| network.asset(&leg.asset).is_some()).collect()
@@ -141,7 +141,7 @@ fn withdrawal(index: u64, recipient: [u8; 20], gwei: u64) -> AssetTransfer {
         tx: TxRef { id: TxId::Evm(Sha256::digest(name).into()), life: TxLife::Block },
         asset: AssetId::Native,
         sender: Address::Evm([0; 20]),
-        sender_rule: SenderRule::Told,
+        sender_rule: SenderRule::Reported,
         recipient: Address::Evm(recipient),
         amount: U256::from(gwei) * U256::from(WEI_PER_GWEI),
         nth: 0,

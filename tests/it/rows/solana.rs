@@ -47,7 +47,7 @@ pub(super) const OF_ROWS: &[Entry] = &[
         "S2",
         ROWS,
         &[
-            "s2_what_lands_in_another_token_account_of_the_owner_is_not_credited_and_told",
+            "s2_what_lands_in_another_token_account_of_the_owner_is_not_credited_and_reported",
             "s2_only_the_part_that_lands_elsewhere_is_ineligible",
         ],
     ),
@@ -87,15 +87,15 @@ pub(super) const OF_ROWS: &[Entry] = &[
     (
         "S12",
         "chains/solana/tests/it/assets.rs",
-        &["s12_a_mint_is_asked_for_at_what_is_final_and_told_with_its_program_and_its_extensions"],
+        &["s12_a_mint_is_asked_for_at_what_is_final_and_reported_with_its_program_and_its_extensions"],
     ),
     (
         "S12",
         "chains/solana/tests/it/mints.rs",
         &[
-            "s12_extensions_are_told_in_their_order_and_the_risks_among_them",
+            "s12_extensions_are_reported_in_their_order_and_the_risks_among_them",
             "s12_an_account_that_is_not_whole_is_an_error_and_never_a_part_of_the_list",
-            "s12_of_a_fee_the_one_that_was_set_last_is_told_and_of_a_delegate_who_it_is",
+            "s12_of_a_fee_the_one_that_was_set_last_is_reported_and_of_a_delegate_who_it_is",
         ],
     ),
     ("S12", CREDITS, &["s12_what_a_permanent_delegate_takes_back_is_no_credit_of_anybody"]),
@@ -111,7 +111,7 @@ pub(super) const OF_ROWS: &[Entry] = &[
         ],
     ),
     ("S14", ROWS, &["s14_rewards_of_a_block_are_no_deposits"]),
-    ("S14", BOOKS, &["s14_lamports_that_came_by_no_transaction_are_told_once_and_are_no_deposit"]),
+    ("S14", BOOKS, &["s14_lamports_that_came_by_no_transaction_are_reported_once_and_are_no_deposit"]),
     ("S15", BOOKS, &["s15_slots_of_200_ms_and_of_400_ms_give_the_same_deposits"]),
 ];
 
@@ -185,7 +185,7 @@ pub(super) const OF_SOLANA: &[Entry] = &[
          as identity",
         MISTAKES,
         &[
-            "private_channels_a_head_that_is_told_completes_no_slot",
+            "private_channels_a_head_that_is_reported_completes_no_slot",
             "private_channels_the_cursor_stays_where_a_block_failed_although_later_ones_are_there",
             "private_channels_the_tail_of_a_stop_is_read_also_when_the_chain_moves_meanwhile",
             "private_channels_a_signature_that_failed_first_and_pays_two_of_us_later_is_two_deposits",

@@ -115,14 +115,14 @@ fn with_and_without(faults: &[Fault], seed: u64) -> Vec<Case> {
     asked.map(|(with_healthy, seed)| Case { faults: faults.to_vec(), with_healthy, seed }).collect()
 }
 
-/// Runs the cases, some of them at once; every broken promise is told. How often each fault struck.
+/// Runs the cases, some of them at once; every broken promise is reported. How often each fault struck.
 fn check(cases: Vec<Case>, what: &str) -> BTreeMap<&'static str, u64> {
     let begun = Instant::now();
     let each = async |case: Case| (case.run().await, case);
-    let mut told = on_every_processor(cases, AT_ONCE, each);
-    told.sort_by_key(|(_, case)| case.seed);
+    let mut reported = on_every_processor(cases, AT_ONCE, each);
+    reported.sort_by_key(|(_, case)| case.seed);
     let (mut strikes, mut broken, mut legs) = (BTreeMap::new(), Vec::new(), 0);
-    for (outcome, case) in &told {
+    for (outcome, case) in &reported {
         println!("{:60} {outcome:?}", case.name());
         legs += outcome.audit.legs;
         for (fault, struck) in case.faults.iter().zip(&outcome.struck) {
@@ -130,7 +130,7 @@ fn check(cases: Vec<Case>, what: &str) -> BTreeMap<&'static str, u64> {
         }
         broken.extend(promises_broken(case, outcome));
     }
-    let (histories, sum, took) = (told.len(), strikes.values().sum::<u64>(), begun.elapsed().as_secs());
+    let (histories, sum, took) = (reported.len(), strikes.values().sum::<u64>(), begun.elapsed().as_secs());
     println!("{what}: {histories} histories, {legs} legs, {sum} strikes, in {took} s");
     assert!(broken.is_empty(), "{}", broken.join("\n"));
     strikes

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall::account::{AccountType, NewAccount};
-use landfall::decision::Word;
 use landfall::deposit::{DepositStatus, Leg, LegHash};
 use landfall::incident::IncidentKind;
 use landfall::operator::Operator;
+use landfall::overrides::Override;
 use landfall::registry;
 use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
@@ -183,7 +183,7 @@ impl Follower {
     /// Searches all that is final for what named the address, as another process.
     pub(super) async fn backfill(&self, address: Address) -> Result<(), TickError> {
         let scope = Scope::Addresses([address].into());
-        let job = Job { from: 0, to: None, proof: ReadProof::Listed, scope, dry_run: false };
+        let job = Job { from: 0, to: None, proof: ReadProof::Candidate, scope, dry_run: false };
         let (other, _) = watcher(&self.nodes, &self.store, self.sample);
         let mut backfill = Backfill::begin(other, job).await.unwrap();
         while !backfill.is_done() && backfill.waits_for().is_none() {
@@ -249,9 +249,9 @@ impl Follower {
     }
 
     /// The words in force that stand in place of a rule.
-    pub(super) async fn words(&self) -> Vec<Word> {
+    pub(super) async fn overrides(&self) -> Vec<Override> {
         let decisions = overrides::of_chain(&mut self.store.db.read().await.unwrap(), CHAIN).await.unwrap();
-        decisions.into_iter().map(|decision| decision.word).filter(Word::replaces_a_rule).collect()
+        decisions.into_iter().map(|decision| decision.action).filter(Override::replaces_a_rule).collect()
     }
 
     /// How many deposits were seen in the block of this slot that is canonical.
@@ -281,8 +281,8 @@ impl Follower {
         !self.rows::<(i64,)>(text, i64::try_from(slot).unwrap()).await.is_empty()
     }
 
-    /// The slots whose blocks two endpoints told.
-    pub(super) async fn told_by_two(&self) -> Vec<u64> {
+    /// The slots whose blocks two endpoints reported.
+    pub(super) async fn reported_by_two(&self) -> Vec<u64> {
         let text = "SELECT number FROM blocks WHERE proof = 'two_endpoints' AND number > $1 ORDER BY number";
         self.rows::<(i64,)>(text, 0).await.into_iter().map(|(number,)| u64::try_from(number).unwrap()).collect()
     }
@@ -463,7 +463,7 @@ fn watcher(nodes: &[Node], store: &TestStore, sample: Sample) -> (Watcher<Arc<So
     let source = Arc::new(SolanaSource::new(&mainnet(), &urls).unwrap().with_sample(sample));
     let (start, poll) = (Start::Number(FIRST_SLOT + 1), Duration::from_millis(10));
     // As the product follows Solana.
-    let proof = ReadProof::Listed;
+    let proof = ReadProof::Candidate;
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let endpoints = source.endpoints();
     (Watcher::new(source, endpoints.clone(), store.db.clone(), mainnet(), settings), endpoints)

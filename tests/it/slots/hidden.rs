@@ -12,7 +12,7 @@ use super::follower::{FIRST_SLOT, Follower};
 use super::soak::WATCHED;
 
 const PAYER: Address = Address::Solana([1; 32]);
-/// A slot that [`Fault::LinkedOver`] hides, and one behind it that is told as it is.
+/// A slot that [`Fault::LinkedOver`] hides, and one behind it that is reported as it is.
 const HIDDEN: u64 = FIRST_SLOT + 5;
 const SHOWN: u64 = FIRST_SLOT + 7;
 /// What is final is in a slot that nobody hides.
@@ -82,7 +82,7 @@ async fn a_block_that_one_of_two_links_over_holds_up_whatever_is_above_it_until_
 }
 
 #[tokio::test]
-async fn an_endpoint_that_tells_an_end_far_above_and_lists_nothing_up_there_leads_nobody_away_from_what_is_there() {
+async fn an_endpoint_that_reports_an_end_far_above_and_lists_nothing_up_there_leads_nobody_away_from_what_is_there() {
     let mut follower = scene(2, NONE).await;
     let far = 1_000_000_000;
     follower.nodes[0].misbehave(Fault::HeadAhead(far), When::Always);
@@ -353,7 +353,7 @@ async fn what_a_person_accepts_is_taken_back_although_more_is_final_by_then() {
     assert_eq!(ticks(&mut follower, 8).await, None);
     assert_eq!(missing(&mut follower).await, (2, 0));
     assert_eq!(follower.reorgs().await, 0, "nothing is left to be decided, and no word to be used for something else");
-    assert!(follower.words().await.is_empty());
+    assert!(follower.overrides().await.is_empty());
 }
 
 #[tokio::test]
@@ -418,7 +418,7 @@ async fn an_accepted_reorg_that_finds_nothing_takes_nothing_back() {
             disconnected += follower.tick().await.unwrap().disconnected;
         }
         assert_eq!((follower.cursor().await, disconnected), (Some(latest), 0));
-        assert!(!follower.words().await.is_empty(), "it is in force still");
+        assert!(!follower.overrides().await.is_empty(), "it is in force still");
         assert!(!follower.has(HIDDEN + 3).await, "what is behind it is forgotten");
         assert!(follower.has(HIDDEN + 1).await, "what stands on its fork point is not");
     }
@@ -531,7 +531,7 @@ async fn a_block_that_was_left_out_behind_a_long_silence_of_the_cluster_takes_th
 }
 
 #[tokio::test]
-async fn a_block_that_was_to_be_compared_is_owed_until_the_other_endpoint_can_be_heard() {
+async fn a_block_that_was_to_be_compared_is_owed_until_the_other_endpoint_can_be_answered() {
     let mut follower = scene(2, EVERY).await;
     let liar = follower.ledger.branch_at(LATEST);
     liar.amend(HIDDEN, |block| block.txs.clear());
@@ -559,7 +559,7 @@ async fn a_block_that_was_to_be_compared_is_owed_until_the_other_endpoint_can_be
 }
 
 #[tokio::test]
-async fn a_block_that_one_lacks_is_owed_while_a_third_endpoint_cannot_be_heard() {
+async fn a_block_that_one_lacks_is_owed_while_a_third_endpoint_cannot_be_answered() {
     let mut follower = scene(3, EVERY).await;
     let liar = follower.ledger.branch_at(LATEST);
     liar.amend(HIDDEN, |block| block.txs.clear());
@@ -644,7 +644,7 @@ async fn a_block_that_its_teller_lacks_once_it_is_contradicted_is_in_dispute() {
 
 /// Each newly final block is lacked, too: what is final goes on all the same.
 #[tokio::test]
-async fn what_one_endpoint_never_tells_holds_up_what_is_final_for_some_looks_at_a_time() {
+async fn what_one_endpoint_never_reports_holds_up_what_is_final_for_some_looks_at_a_time() {
     let mut follower = scene(2, EVERY).await;
     // A deposit would wait for a second word of its own.
     [HIDDEN, SHOWN].iter().for_each(|slot| follower.ledger.amend(*slot, |block| block.txs.clear()));
@@ -661,7 +661,7 @@ async fn what_one_endpoint_never_tells_holds_up_what_is_final_for_some_looks_at_
 }
 
 #[tokio::test]
-async fn a_block_whose_teller_is_convicted_meanwhile_is_read_anew_where_another_tells_it_otherwise() {
+async fn a_block_whose_teller_is_convicted_meanwhile_is_read_anew_where_another_reports_it_otherwise() {
     let mut follower = scene(3, EVERY).await;
     let liar = follower.ledger.branch_at(LATEST);
     liar.amend(HIDDEN, |block| block.txs.clear());

@@ -1,6 +1,6 @@
 //! Five blocks a second of mainnet's size: 1,228 transactions in 2.9 MB each, compressed as providers do it, followed as
 //! `landfall run` follows a chain. Nothing is missed, and several blocks are taken with each look at the chain; how far it falls
-//! behind, and what share of a processor it takes, is the machine's, and printed, without optimisation (`benches/figures` tells it of
+//! behind, and what share of a processor it takes, is the machine's, and printed, without optimisation (`benches/figures` reports it of
 //! a release).
 
 use std::collections::BTreeSet;
@@ -80,7 +80,7 @@ fn follow(node: &Node, store: &TestStore, stop: CancellationToken) -> std::threa
     let facts = network(CHAIN).unwrap();
     let url = EndpointUrl::from(node.url().parse::<url::Url>().unwrap());
     let source = SolanaSource::at(&facts, vec![url], &Options { poll: POLL, ..Options::default() }).unwrap();
-    let (start, proof) = (Start::Number(FIRST_SLOT + 1), ReadProof::Listed);
+    let (start, proof) = (Start::Number(FIRST_SLOT + 1), ReadProof::Candidate);
     let settings =
         Settings { start, proof, poll: POLL, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let endpoints = source.endpoints();
@@ -95,8 +95,8 @@ fn follow(node: &Node, store: &TestStore, stop: CancellationToken) -> std::threa
 
 /// How long this thread has run, as Linux counts it.
 fn used() -> Duration {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
+    let reported = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(reported.split(' ').next().unwrap().parse().unwrap())
 }
 
 /// Waits for the cursor to pass `at`; where it stands then.

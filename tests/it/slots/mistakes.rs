@@ -77,7 +77,7 @@ async fn p3_hundreds_of_slots_in_a_hole_of_a_ledger_are_read_elsewhere_and_witho
     for nodes in [1, 2] {
         let ledger = Ledger::starting_at(FIRST_SLOT);
         for slot in (FIRST_SLOT + 1..=latest).filter(|slot| slot % 5 != 0) {
-            // What only one of two can tell is waited for: some of it is enough.
+            // What only one of two can report is waited for: some of it is enough.
             let paid = (slot % 50 == 1).then(|| Tx::sol(slot, PAYER, WATCHED[0], slot));
             ledger.produce(slot, paid.into_iter().collect());
         }
@@ -135,7 +135,7 @@ async fn p5_a_version_that_is_asked_for_is_raised_and_one_that_is_never_enough_s
 }
 
 #[tokio::test]
-async fn endpoints_that_tell_other_times_of_the_same_blocks_hold_nothing_up() {
+async fn endpoints_that_report_other_times_of_the_same_blocks_hold_nothing_up() {
     let mut follower = paid(2).await;
     let newest = follower.ledger.latest().number;
     let other = follower.ledger.branch_at(newest);
@@ -149,7 +149,7 @@ async fn endpoints_that_tell_other_times_of_the_same_blocks_hold_nothing_up() {
 }
 
 #[tokio::test]
-async fn what_an_owner_lost_or_got_without_credit_is_told_by_two_before_it_is_recorded() {
+async fn what_an_owner_lost_or_got_without_credit_is_reported_by_two_before_it_is_recorded() {
     let [other, nobody] = [Address::Solana([7; 32]), Address::Solana([8; 32])];
     let ledger = Ledger::starting_at(FIRST_SLOT);
     for slot in FIRST_SLOT + 1..=FIRST_SLOT + 9 {
@@ -168,7 +168,7 @@ async fn what_an_owner_lost_or_got_without_credit_is_told_by_two_before_it_is_re
     let mut follower = Follower::new(ledger, 2, &WATCHED).await;
     tick_in_vain(&mut follower, 3).await;
     assert_eq!(follower.cursor().await, Some(FIRST_SLOT + 9));
-    assert_eq!(follower.told_by_two().await, [FIRST_SLOT + 3, FIRST_SLOT + 6]);
+    assert_eq!(follower.reported_by_two().await, [FIRST_SLOT + 3, FIRST_SLOT + 6]);
 }
 
 #[tokio::test]
@@ -340,12 +340,12 @@ async fn firehose_a_false_previous_blockhash_in_old_history_stops_the_chain_with
 }
 
 #[tokio::test]
-async fn private_channels_a_head_that_is_told_completes_no_slot() {
+async fn private_channels_a_head_that_is_reported_completes_no_slot() {
     let mut follower = paid(1).await;
     tick_in_vain(&mut follower, 1).await;
     let slot = follower.ledger.latest().number + 1;
     follower.ledger.produce(slot, vec![Tx::sol(slot, PAYER, WATCHED[1], 5)]);
-    // The node tells slot and hash of it, and not yet what stands in it.
+    // The node reports slot and hash of it, and not yet what stands in it.
     all(&follower.nodes, slot, Instead::Refuse(Refusal::BlockStatusNotAvailableYet));
     tick_in_vain(&mut follower, 3).await;
     assert_eq!(follower.cursor().await, Some(slot - 1));

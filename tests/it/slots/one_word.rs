@@ -1,5 +1,5 @@
-//! What one endpoint tells alone, left out, invented or with another amount: once two tell that very block, our record is what
-//! they tell, whoever comes to it first.
+//! What one endpoint reports alone, left out, invented or with another amount: once two tell that very block, our record is what
+//! they report, whoever comes to it first.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ use super::soak::WATCHED;
 
 const PAYER: Address = Address::Solana([1; 32]);
 const STRANGER: Address = Address::Solana([0xee; 32]);
-/// The slot that is told in different ways.
-const TOLD: u64 = FIRST_SLOT + 5;
+/// The slot that is reported in different ways.
+const REPORTED: u64 = FIRST_SLOT + 5;
 const FINAL: u64 = FIRST_SLOT + 18;
 const LATEST: u64 = FIRST_SLOT + 21;
 /// The ids of its transactions: what pays the first of ours, what pays the second, what the first one pays, and one that
@@ -27,7 +27,7 @@ const INVENTED: u64 = 904;
 /// What a liar makes of the block.
 type Lie = fn(&mut Block);
 
-/// Who comes to the block first, once two tell it.
+/// Who comes to the block first, once two report it.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     TheSameProcess,
@@ -46,11 +46,11 @@ fn put(block: &mut Block, id: u64, sender: Address, recipient: Address, amount: 
     block.txs.push(Tx::sol(id, sender, recipient, amount));
 }
 
-/// Two nodes whose slot holds these transactions by the ledger; of the first, what it makes of them. The second one tells no
+/// Two nodes whose slot holds these transactions by the ledger; of the first, what it makes of them. The second one reports no
 /// block, but what is newest.
-async fn told_alone(held: &[u64], lie: Lie) -> Follower {
+async fn reported_alone(held: &[u64], lie: Lie) -> Follower {
     let ledger = Ledger::of(FIRST_SLOT..=LATEST);
-    ledger.amend(TOLD, |block| {
+    ledger.amend(REPORTED, |block| {
         for id in held {
             match *id {
                 FIRST => put(block, FIRST, PAYER, WATCHED[0], 1_000),
@@ -60,7 +60,7 @@ async fn told_alone(held: &[u64], lie: Lie) -> Follower {
         }
     });
     let liar = ledger.branch_at(LATEST);
-    liar.amend(TOLD, lie);
+    liar.amend(REPORTED, lie);
     let mut follower = Follower::comparing(ledger, 2, &WATCHED, Sample { one_in: 0, key: 0 }).await;
     follower.nodes[0].show(&liar);
     follower.nodes[1].lag(1);
@@ -75,7 +75,7 @@ async fn told_alone(held: &[u64], lie: Lie) -> Follower {
     follower
 }
 
-/// Both tell the truth now, and all is final.
+/// Both report the truth now, and all is final.
 async fn settled(mut follower: Follower, then: Then) -> Follower {
     follower.nodes[1].confine(None);
     follower.behave();
@@ -91,7 +91,7 @@ async fn settled(mut follower: Follower, then: Then) -> Follower {
             follower.restart();
             // What is final is on record as such behind a tick.
             follower.settle().await.unwrap();
-            follower.repair(TOLD..=TOLD).await.unwrap();
+            follower.repair(REPORTED..=REPORTED).await.unwrap();
         }
     }
     follower.settle().await.unwrap();
@@ -101,8 +101,8 @@ async fn settled(mut follower: Follower, then: Then) -> Follower {
 }
 
 async fn assert_made_good(held: &[u64], lie: Lie, then: Then, failed: usize) {
-    let mut honest = settled(told_alone(held, |_| ()).await, Then::TheSameProcess).await;
-    let mut follower = settled(told_alone(held, lie).await, then).await;
+    let mut honest = settled(reported_alone(held, |_| ()).await, Then::TheSameProcess).await;
+    let mut follower = settled(reported_alone(held, lie).await, then).await;
     let audit = follower.audit().await;
     assert!(audit.is_clean() && audit.failed == failed, "{then:?}: {audit:?}");
     assert_eq!(honest.audit().await.failed, 0);
@@ -112,7 +112,7 @@ async fn assert_made_good(held: &[u64], lie: Lie, then: Then, failed: usize) {
 const WHOEVER: [Then; 3] = [Then::TheSameProcess, Then::Another, Then::ABackfillOfTheFirst];
 
 #[tokio::test]
-async fn what_one_endpoint_left_out_of_a_block_with_a_deposit_is_recorded_once_two_tell_it() {
+async fn what_one_endpoint_left_out_of_a_block_with_a_deposit_is_recorded_once_two_report_it() {
     for then in WHOEVER {
         assert_made_good(&[FIRST, SECOND, SPENT], |block| take(block, SECOND), then, 0).await;
         assert_made_good(&[FIRST, SECOND, SPENT], |block| take(block, SPENT), then, 0).await;
@@ -120,12 +120,12 @@ async fn what_one_endpoint_left_out_of_a_block_with_a_deposit_is_recorded_once_t
 }
 
 #[tokio::test]
-async fn what_one_endpoint_left_out_of_a_block_with_no_deposit_is_recorded_once_two_tell_it() {
+async fn what_one_endpoint_left_out_of_a_block_with_no_deposit_is_recorded_once_two_report_it() {
     assert_made_good(&[SECOND, SPENT], |block| take(block, SECOND), Then::TheSameProcess, 0).await;
 }
 
 #[tokio::test]
-async fn an_amount_that_one_endpoint_told_alone_fails_and_the_true_one_is_confirmed() {
+async fn an_amount_that_one_endpoint_reported_alone_fails_and_the_true_one_is_confirmed() {
     for then in WHOEVER {
         let lie: Lie = |block| put(block, SECOND, PAYER, WATCHED[1], 2_001);
         assert_made_good(&[FIRST, SECOND], lie, then, 1).await;
@@ -147,7 +147,7 @@ async fn a_payment_that_one_endpoint_made_up_fails_and_halts_nothing() {
 }
 
 #[tokio::test]
-async fn what_one_endpoint_made_up_to_have_left_counts_no_more_once_two_tell_it() {
+async fn what_one_endpoint_made_up_to_have_left_counts_no_more_once_two_report_it() {
     for then in WHOEVER {
         let lie: Lie = |block| put(block, INVENTED, WATCHED[1], STRANGER, 5);
         assert_made_good(&[FIRST, SPENT], lie, then, 0).await;
@@ -161,9 +161,9 @@ async fn what_one_endpoint_made_up_to_have_left_counts_no_more_once_two_tell_it(
 }
 
 #[tokio::test]
-async fn what_one_endpoint_told_truly_is_recorded_once() {
+async fn what_one_endpoint_reported_truly_is_recorded_once() {
     for then in WHOEVER {
-        let follower = told_alone(&[FIRST, SECOND, SPENT], |_| ()).await;
+        let follower = reported_alone(&[FIRST, SECOND, SPENT], |_| ()).await;
         let created = follower.created().await;
         let of = |books: Vec<(String, String, String, String)>| -> Vec<_> {
             books.into_iter().map(|(what, id, _, amount)| (what, id, amount)).collect()
@@ -200,8 +200,8 @@ async fn a_second_endpoint_that_is_far_behind_delays_no_pending() {
 }
 
 #[tokio::test]
-async fn what_one_endpoint_told_and_another_denied_is_confirmed_on_no_word_that_was_kept() {
-    let mut follower = told_alone(&[FIRST], |block| put(block, INVENTED, PAYER, WATCHED[0], 5)).await;
+async fn what_one_endpoint_reported_and_another_denied_is_confirmed_on_no_word_that_was_kept() {
+    let mut follower = reported_alone(&[FIRST], |block| put(block, INVENTED, PAYER, WATCHED[0], 5)).await;
     let liar = follower.nodes[0].ledger();
     follower.nodes[1].confine(None);
     follower.behave();
@@ -227,7 +227,7 @@ async fn what_one_endpoint_told_and_another_denied_is_confirmed_on_no_word_that_
             _ => {}
         }
     }
-    assert!(matches!(ended, Some(TickError::ReadOtherwise { .. })), "{ended:?}");
+    assert!(matches!(ended, Some(TickError::LegMissing { .. })), "{ended:?}");
     assert_eq!(follower.audit().await.phantom, 0);
     follower.override_agree(None);
     follower.settle().await.unwrap();

@@ -41,7 +41,7 @@ fn pay(ledger: &Ledger) {
 }
 
 /// Tells slots, each once, until so many payments are on record.
-async fn tell_until(socket: &mut WebSocketStream<TcpStream>, store: &TestStore, slot: &mut u64, count: usize) {
+async fn report_until(socket: &mut WebSocketStream<TcpStream>, store: &TestStore, slot: &mut u64, count: usize) {
     loop {
         let filter = DepositFilter::default();
         let found = deposits::list(&mut store.db.read().await.unwrap(), &filter, 1_000).await.unwrap().len();
@@ -70,7 +70,7 @@ async fn yellowstone_what_was_paid_while_a_slot_subscription_was_cut_is_credited
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let urls = [node.url(), format!("ws://{}/", listener.local_addr().unwrap())].map(|url| url.parse().unwrap());
     let source = SolanaSource::new(&mainnet(), &urls).unwrap();
-    let (start, proof) = (Start::Number(FIRST_SLOT + 1), ReadProof::Listed);
+    let (start, proof) = (Start::Number(FIRST_SLOT + 1), ReadProof::Candidate);
     let settings =
         Settings { start, proof, poll: POLL, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let (listening, wake_up, endpoints) = (source.listen(), source.wake_up(), source.endpoints());
@@ -78,18 +78,18 @@ async fn yellowstone_what_was_paid_while_a_slot_subscription_was_cut_is_credited
     let (clock, pulse) = (Clock::system(), Pulse::new("solana", Clock::system().now()));
     let running = watcher.run(clock, || 7, pulse, CancellationToken::new());
     let story = async {
-        let mut told = ledger.latest().number;
+        let mut reported = ledger.latest().number;
         let mut socket = accept(&listener).await;
         pay(&ledger);
-        tell_until(&mut socket, &store, &mut told, 1).await;
+        report_until(&mut socket, &store, &mut reported, 1).await;
         drop(socket);
         (0..5).for_each(|_| pay(&ledger));
         let mut socket = accept(&listener).await;
         // The stream begins at the newest slot.
-        told = told.max(ledger.latest().number);
-        tell_until(&mut socket, &store, &mut told, 6).await;
+        reported = reported.max(ledger.latest().number);
+        report_until(&mut socket, &store, &mut reported, 6).await;
         pay(&ledger);
-        tell_until(&mut socket, &store, &mut told, 7).await;
+        report_until(&mut socket, &store, &mut reported, 7).await;
     };
     tokio::select! {
         () = running => panic!("it was not told to stop"),

@@ -1,12 +1,12 @@
-//! What chains say of listed assets: as it was told, whatever failed since, until it is forgotten.
+//! What chains say of listed assets: as it was reported, whatever failed since, until it is forgotten.
 
-use landfall::store::asset_facts::{self, AssetRow, ToldAsset};
+use landfall::store::asset_facts::{self, AssetRow, ReportedAsset};
 use landfall_chain::{Address, Asset, AssetFacts, AssetId, Chain, Terms, TransferFee};
 
 use super::cast::{NOW, write};
 use crate::postgres::TestStore;
 
-on_both_engines!(what_was_told_of_an_asset_stays_when_a_later_look_fails_and_goes_when_it_is_forgotten,);
+on_both_engines!(what_was_reported_of_an_asset_stays_when_a_later_look_fails_and_goes_when_it_is_forgotten,);
 
 const CHAIN: Chain = Chain::SolanaMainnet;
 const ELSEWHERE: Chain = Chain::SolanaDevnet;
@@ -31,35 +31,35 @@ async fn all(store: &TestStore) -> Vec<AssetRow> {
     asset_facts::all(&mut store.db.read().await.unwrap()).await.unwrap()
 }
 
-async fn what_was_told_of_an_asset_stays_when_a_later_look_fails_and_goes_when_it_is_forgotten(store: TestStore) {
+async fn what_was_reported_of_an_asset_stays_when_a_later_look_fails_and_goes_when_it_is_forgotten(store: TestStore) {
     let (rich, poor) = (asset("RICH", 9), asset("POOR", 8));
     let facts = |terms: Option<Terms>| AssetFacts {
         program: Some("token_2022".to_owned()),
         listed_programs: vec!["spl_token".to_owned()],
         terms,
     };
-    let row = |asset: &Asset, told: Option<ToldAsset>, reason: &str| AssetRow {
+    let row = |asset: &Asset, reported: Option<ReportedAsset>, reason: &str| AssetRow {
         chain: CHAIN,
         asset: asset.id,
         symbol: asset.symbol.clone(),
-        told,
+        reported,
         reason: reason.to_owned(),
         is_held: false,
     };
-    let told = |terms: Option<Terms>, differs: &str| {
-        Some(ToldAsset { at: NOW, program: Some("token_2022".to_owned()), terms, differs: differs.to_owned() })
+    let reported = |terms: Option<Terms>, differs: &str| {
+        Some(ReportedAsset { at: NOW, program: Some("token_2022".to_owned()), terms, differs: differs.to_owned() })
     };
     write(&store, async |tx| asset_facts::fail(tx, CHAIN, &rich, ("silent", false)).await.unwrap()).await;
     assert_eq!(all(&store).await, [row(&rich, None, "silent")]);
     write(&store, async |tx| {
-        asset_facts::tell(tx, CHAIN, &rich, &facts(Some(terms())), ("all of it", false), NOW).await.unwrap();
-        asset_facts::tell(tx, CHAIN, &poor, &facts(None), ("", false), NOW).await.unwrap();
-        asset_facts::tell(tx, ELSEWHERE, &poor, &facts(None), ("", false), NOW).await.unwrap();
+        asset_facts::report(tx, CHAIN, &rich, &facts(Some(terms())), ("all of it", false), NOW).await.unwrap();
+        asset_facts::report(tx, CHAIN, &poor, &facts(None), ("", false), NOW).await.unwrap();
+        asset_facts::report(tx, ELSEWHERE, &poor, &facts(None), ("", false), NOW).await.unwrap();
     })
     .await;
-    let elsewhere = AssetRow { chain: ELSEWHERE, ..row(&poor, told(None, ""), "") };
-    let rich_row = row(&rich, told(Some(terms()), "all of it"), "");
-    assert_eq!(all(&store).await, [elsewhere.clone(), row(&poor, told(None, ""), ""), rich_row.clone()]);
+    let elsewhere = AssetRow { chain: ELSEWHERE, ..row(&poor, reported(None, ""), "") };
+    let rich_row = row(&rich, reported(Some(terms()), "all of it"), "");
+    assert_eq!(all(&store).await, [elsewhere.clone(), row(&poor, reported(None, ""), ""), rich_row.clone()]);
 
     write(&store, async |tx| {
         asset_facts::fail(tx, CHAIN, &rich, ("down", false)).await.unwrap();
@@ -69,11 +69,11 @@ async fn what_was_told_of_an_asset_stays_when_a_later_look_fails_and_goes_when_i
     .await;
     let down = AssetRow { reason: "down".to_owned(), ..rich_row };
     assert_eq!(all(&store).await, [elsewhere.clone(), down]);
-    // Told anew, nothing of what was told before is left.
+    // Told anew, nothing of what was reported before is left.
     let bare = Terms { freeze_authority: None, permanent_delegate: None, transfer_fee: None, ..terms() };
     write(&store, async |tx| {
-        asset_facts::tell(tx, CHAIN, &rich, &facts(Some(bare.clone())), ("", false), NOW).await.unwrap();
+        asset_facts::report(tx, CHAIN, &rich, &facts(Some(bare.clone())), ("", false), NOW).await.unwrap();
     })
     .await;
-    assert_eq!(all(&store).await, [elsewhere, row(&rich, told(Some(bare), ""), "")]);
+    assert_eq!(all(&store).await, [elsewhere, row(&rich, reported(Some(bare), ""), "")]);
 }

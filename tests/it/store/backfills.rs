@@ -18,7 +18,7 @@ fn row(addresses: u64) -> BackfillRow {
         from: 1,
         to: 100,
         proof: ReadProof::Full,
-        lane: Lane::Roots,
+        lane: Lane::Block,
         scope: (0..addresses).map(of).collect::<Vec<_>>().join(","),
         basis: "basis".to_owned(),
         next: 1,

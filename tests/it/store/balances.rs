@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use landfall::store::balances::{self, Reading, Reason, Untold};
+use landfall::store::balances::{self, Reading, Reason, Unreported};
 use landfall::store::{movements, unattributed};
 use landfall_chain::{
     Address, AssetId, AssetTransfer, Chain, Fee, Lane, Proof, Rejected, SenderRule, TxId, TxLife, TxRef, U256, Verdict,
@@ -16,7 +16,7 @@ on_both_engines!(
     who_is_added_is_due_at_once_and_a_reading_ends_it,
     what_moved_of_one_asset_is_not_in_what_was_read_of_another,
     who_is_added_is_due_again_when_all_that_leaves_is_seen,
-    who_is_not_told_rests_for_as_long_as_it_was_not,
+    who_is_not_reported_rests_for_as_long_as_it_was_not,
 );
 
 const ALICE: u8 = 0xa1;
@@ -26,7 +26,7 @@ fn transfer(sender: u8, recipient: u8) -> AssetTransfer {
         tx: TxRef { id: TxId::Evm([7; 32]), life: TxLife::Block },
         asset: AssetId::Native,
         sender: address(sender),
-        sender_rule: SenderRule::Told,
+        sender_rule: SenderRule::Reported,
         recipient: address(recipient),
         amount: U256::from(7),
         nth: 0,
@@ -65,7 +65,7 @@ async fn whatever_is_recorded_of_a_watched_address_makes_it_due_once_it_is_final
             5 => include(&store, &pending, &blocks[place]).await,
             6 => {
                 let gone = transfer(ALICE, 9);
-                write(&store, async |tx| movements::debit(tx, CHAIN, &at, Lane::Roots, &leg, &gone).await.unwrap())
+                write(&store, async |tx| movements::debit(tx, CHAIN, &at, Lane::Block, &leg, &gone).await.unwrap())
                     .await;
             }
             7 => {
@@ -101,9 +101,9 @@ async fn who_is_added_is_due_at_once_and_a_reading_ends_it(store: TestStore) {
     assert_eq!(queued(&store, CHAIN, Reason::Added).await, []);
     super::cast::prepare(&store).await;
     assert_eq!(queued(&store, CHAIN, Reason::Added).await, [], "who is there already is not added");
-    write(&store, async |tx| balances::take_back(tx, CHAIN, 3, NOW).await.unwrap()).await;
+    write(&store, async |tx| balances::disconnect_to(tx, CHAIN, 3, NOW).await.unwrap()).await;
     assert_eq!(queued(&store, CHAIN, Reason::TakenBack).await, [], "block 3 stands");
-    write(&store, async |tx| balances::take_back(tx, CHAIN, 2, NOW).await.unwrap()).await;
+    write(&store, async |tx| balances::disconnect_to(tx, CHAIN, 2, NOW).await.unwrap()).await;
     assert_eq!(queued(&store, CHAIN, Reason::TakenBack).await, [address(ALICE)]);
     assert_eq!(queued(&store, CHAIN, Reason::Added).await, []);
     let known = balances::of_account(&mut store.db.read().await.unwrap(), "alice", NOW).await.unwrap();
@@ -115,15 +115,15 @@ async fn what_moved_of_one_asset_is_not_in_what_was_read_of_another(store: TestS
     let (token, at) = (AssetId::Token(address(0x70)), block(7, 1).header.block);
     connect(&store, &[block(7, 1)]).await;
     read(&store, 3).await;
-    // Of the native currency nobody told at block 9.
+    // Of the native currency nobody reported at block 9.
     read_asset(&store, token, 9).await;
     let leg = deposit(2).leg_hash;
     let gone = AssetTransfer { asset: token, ..transfer(ALICE, 9) };
-    write(&store, async |tx| movements::debit(tx, CHAIN, &at, Lane::Roots, &leg, &gone).await.unwrap()).await;
+    write(&store, async |tx| movements::debit(tx, CHAIN, &at, Lane::Block, &leg, &gone).await.unwrap()).await;
     assert_eq!(moved(&store, 99).await, [], "it is in what was read");
     let gone = transfer(ALICE, 9);
     let leg = deposit(3).leg_hash;
-    write(&store, async |tx| movements::debit(tx, CHAIN, &at, Lane::Roots, &leg, &gone).await.unwrap()).await;
+    write(&store, async |tx| movements::debit(tx, CHAIN, &at, Lane::Block, &leg, &gone).await.unwrap()).await;
     assert_eq!(moved(&store, 99).await, [address(ALICE)]);
     let mut reader = store.db.read().await.unwrap();
     for (from, to, expected) in [(6, 7, true), (0, 6, false), (7, 99, false)] {
@@ -151,7 +151,7 @@ async fn who_is_added_is_due_again_when_all_that_leaves_is_seen(store: TestStore
     assert_eq!(moved(&store, 99).await, []);
 }
 
-async fn who_is_not_told_rests_for_as_long_as_it_was_not(store: TestStore) {
+async fn who_is_not_reported_rests_for_as_long_as_it_was_not(store: TestStore) {
     super::cast::prepare(&store).await;
     let who = address(ALICE);
     let mut now = NOW;
@@ -165,11 +165,12 @@ async fn who_is_not_told_rests_for_as_long_as_it_was_not(store: TestStore) {
         now = now.plus(Duration::from_secs(rested));
         assert_eq!(due(now).await, [who]);
     }
-    let untold = async |before| balances::untold(&mut store.db.read().await.unwrap(), CHAIN, before, 1).await.unwrap();
-    assert_eq!(untold(NOW.minus(Duration::from_secs(1))).await, []);
-    assert_eq!(untold(NOW).await, [Untold { address: who, assets: "USDC".to_owned(), since: NOW }]);
+    let unreported =
+        async |before| balances::unreported(&mut store.db.read().await.unwrap(), CHAIN, before, 1).await.unwrap();
+    assert_eq!(unreported(NOW.minus(Duration::from_secs(1))).await, []);
+    assert_eq!(unreported(NOW).await, [Unreported { address: who, assets: "USDC".to_owned(), since: NOW }]);
     read(&store, 5).await;
-    assert_eq!(untold(now).await, []);
+    assert_eq!(unreported(now).await, []);
     // Who was looked at in its turn only is due from then on.
     write(&store, async |tx| balances::rest(tx, CHAIN, &who, (6, "USDC"), now).await.unwrap()).await;
     let moved_by = async |at| balances::moved_by(&mut store.db.read().await.unwrap(), CHAIN, 6, at, 9).await.unwrap();

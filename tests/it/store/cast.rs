@@ -52,7 +52,7 @@ pub(super) fn deposit(tag: u8) -> Deposit {
         tx,
         asset,
         sender: address(1),
-        sender_rule: SenderRule::Told,
+        sender_rule: SenderRule::Reported,
         recipient,
         amount,
         nth: 0,
@@ -122,7 +122,7 @@ pub(super) async fn insert(store: &TestStore, deposit: Deposit) -> Deposit {
 }
 
 pub(super) async fn include(store: &TestStore, deposit: &Deposit, block: &Block) {
-    write(store, async |tx| deposits::include(tx, deposit, &block.header.block, Lane::Roots).await.unwrap()).await;
+    write(store, async |tx| deposits::include(tx, deposit, &block.header.block, Lane::Block).await.unwrap()).await;
 }
 
 pub(super) async fn append(store: &TestStore, event: &Event) -> Result<(), StoreError> {
@@ -212,7 +212,7 @@ pub(super) async fn settleable(store: &TestStore, through: u64, limit: u32) -> V
 
 pub(super) async fn missing(store: &TestStore, through: u64, limit: u32) -> Vec<DepositId> {
     let mut reader = store.db.read().await.unwrap();
-    let missing = deposits::missing(&mut reader, CHAIN, Lane::Roots, through, limit).await.unwrap();
+    let missing = deposits::missing(&mut reader, CHAIN, Lane::Block, through, limit).await.unwrap();
     missing.into_iter().map(|missing| missing.deposit.id).collect()
 }
 

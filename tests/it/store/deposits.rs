@@ -177,13 +177,13 @@ async fn a_pending_deposit_in_no_canonical_block_is_missing_once_its_height_is_f
     let mut reader = store.db.read().await.unwrap();
     for (deposit, through, expected) in [(&orphan, 1, false), (&orphan, 2, true), (&twice, 2, false), (&twice, 3, true)]
     {
-        assert_eq!(deposits::is_missing(&mut reader, deposit, Lane::Roots, through).await.unwrap(), expected);
+        assert_eq!(deposits::is_missing(&mut reader, deposit, Lane::Block, through).await.unwrap(), expected);
     }
     let failed = orphan.clone().fail().unwrap();
     write(&store, async |tx| deposits::set_status(tx, &failed, Pending).await.unwrap()).await;
-    assert!(!deposits::is_missing(&mut reader, &orphan, Lane::Roots, 3).await.unwrap(), "FAILED is decided");
+    assert!(!deposits::is_missing(&mut reader, &orphan, Lane::Block, 3).await.unwrap(), "FAILED is decided");
     assert_eq!(missing(&store, 3, 9).await, [twice.id]);
-    assert_eq!(deposits::missing(&mut reader, OTHER_CHAIN, Lane::Roots, 3, 9).await.unwrap(), []);
+    assert_eq!(deposits::missing(&mut reader, OTHER_CHAIN, Lane::Block, 3, 9).await.unwrap(), []);
 }
 
 async fn what_is_missing_longest_is_looked_for_first_and_what_was_never_looked_for_before_all(store: TestStore) {
@@ -204,7 +204,7 @@ async fn what_is_missing_longest_is_looked_for_first_and_what_was_never_looked_f
     assert_eq!(missing(&store, 2, 9).await, [never.id, old.id, young.id]);
     let mut reader = store.db.read().await.unwrap();
     let since: Vec<_> =
-        deposits::missing(&mut reader, CHAIN, Lane::Roots, 2, 9).await.unwrap().iter().map(|m| m.since).collect();
+        deposits::missing(&mut reader, CHAIN, Lane::Block, 2, 9).await.unwrap().iter().map(|m| m.since).collect();
     assert_eq!(since, [None, Some(Timestamp(5)), Some(NOW)], "the earlier time stays");
 
     include(&store, &old, &block(1, 1)).await;
@@ -235,7 +235,7 @@ async fn confirmed_amounts_are_those_of_one_transaction_asset_and_recipient(stor
         let confirmed = insert(&store, given).await.confirm(NOW).unwrap();
         write(&store, async |tx| deposits::set_status(tx, &confirmed, Pending).await.unwrap()).await;
     }
-    let amounts = write(&store, async |tx| deposits::confirmed_of(tx, &of, Lane::Roots).await.unwrap()).await;
+    let amounts = write(&store, async |tx| deposits::confirmed_of(tx, &of, Lane::Block).await.unwrap()).await;
     assert_eq!(BTreeSet::from_iter(amounts), [U256::from(5), U256::from(7)].into(), "and not the PENDING one itself");
 }
 

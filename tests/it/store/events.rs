@@ -163,7 +163,7 @@ async fn an_event_that_is_written_while_somebody_is_registered_is_for_them() {
 }
 
 #[tokio::test]
-async fn who_is_registered_while_an_event_is_written_is_told_so_when_that_is_on_record() {
+async fn who_is_registered_while_an_event_is_written_is_reported_so_when_that_is_on_record() {
     let mut early = Vec::new();
     for change in Change::ALL {
         let store = change.store().await;

@@ -23,7 +23,7 @@ fn transfer(tag: u8, asset: AssetId, amount: U256) -> AssetTransfer {
         tx,
         asset,
         sender: address(SPENDER),
-        sender_rule: SenderRule::Told,
+        sender_rule: SenderRule::Reported,
         recipient: address(9),
         amount,
         nth: 0,
@@ -34,7 +34,7 @@ async fn debit(store: &TestStore, number: u64, tag: u8, asset: AssetId, amount: 
     let leg = deposit(tag).leg_hash;
     let at = block(number, 1).header.block;
     let transfer = transfer(tag, asset, amount);
-    write(store, async |tx| movements::debit(tx, CHAIN, &at, Lane::Roots, &leg, &transfer).await.unwrap()).await;
+    write(store, async |tx| movements::debit(tx, CHAIN, &at, Lane::Block, &leg, &transfer).await.unwrap()).await;
 }
 
 async fn fee(store: &TestStore, number: u64, tag: u8, amount: u64) {

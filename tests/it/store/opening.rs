@@ -1,4 +1,4 @@
-//! Opening: who may read a SQLite file, what cannot be opened and how it is told, and that no password is shown.
+//! Opening: who may read a SQLite file, what cannot be opened and how it is reported, and that no password is shown.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};

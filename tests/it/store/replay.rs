@@ -20,7 +20,7 @@ on_both_engines!(
 const DEPOSITS: u8 = 12;
 
 /// Deposits of one moment, PENDING and CONFIRMED each: as when much is caught up with in one tick.
-async fn told(store: &TestStore) {
+async fn reported(store: &TestStore) {
     register(store, "hook").await;
     for tag in 1..=DEPOSITS {
         let one = insert(store, deposit(tag)).await;
@@ -30,7 +30,7 @@ async fn told(store: &TestStore) {
 }
 
 async fn events_of_one_moment_are_read_in_the_order_of_their_deposit_across_pages(store: TestStore) {
-    told(&store).await;
+    reported(&store).await;
     for account in [None, Some("alice".to_owned())] {
         let filter = EventFilter { account, from: Timestamp::EPOCH, to: NOW, pending: false };
         let (mut positions, mut after) = (Vec::new(), None);
@@ -69,7 +69,7 @@ async fn queues(store: &TestStore) -> Vec<(i64, String)> {
 }
 
 /// A deposit whose PENDING has arrived and whose CONFIRMED has not.
-async fn half_told(store: &TestStore) -> String {
+async fn half_reported(store: &TestStore) -> String {
     register(store, "hook").await;
     let one = insert(store, deposit(1)).await;
     append(store, &Event::entered(&one, 0)).await.unwrap();
@@ -79,7 +79,7 @@ async fn half_told(store: &TestStore) -> String {
 }
 
 async fn a_status_that_nobody_wants_is_sent_to_no_webhook_again(store: TestStore) {
-    half_told(&store).await;
+    half_reported(&store).await;
     run(&store.db, "UPDATE deliveries SET state = 'DELIVERED', queue = 'DONE', attempt = 1").await;
     register(&store, "late").await;
     write(&store, async |tx| webhooks::mute(tx, &[Pending]).await.unwrap()).await;
@@ -95,7 +95,7 @@ async fn a_status_that_nobody_wants_is_sent_to_no_webhook_again(store: TestStore
 }
 
 async fn what_is_sent_again_stands_behind_what_is_new_and_ahead_of_what_is_later(store: TestStore) {
-    let pending = half_told(&store).await;
+    let pending = half_reported(&store).await;
     assert_eq!(claim(&store, NOW, 9).await[0].position, 1, "CONFIRMED is under way");
     assert_eq!(write(&store, async |tx| replay::replay(tx, &pending, None, NOW).await.unwrap()).await, 1);
     let named = |position, queue: &str| (position, queue.to_owned());
@@ -107,7 +107,7 @@ async fn what_is_sent_again_stands_behind_what_is_new_and_ahead_of_what_is_later
 async fn whoever_sends_again_waits_for_who_claims_the_later_one_and_calls_it_off() {
     // SQLite has one writer: there one is over before the other begins.
     let store = TestStore::fresh(Engine::Postgres).await;
-    let pending = half_told(&store).await;
+    let pending = half_reported(&store).await;
     let mut claiming = store.db.begin().await.unwrap();
     assert_eq!(claim_in(&mut claiming, NOW, 9).await[0].position, 1);
     let (db, mut replaying) = (store.db.clone(), JoinSet::new());

@@ -1,4 +1,4 @@
-//! The schema: migrating is repeatable and safe for two at once, a wrong version is told, and both engines end with
+//! The schema: migrating is repeatable and safe for two at once, a wrong version is reported, and both engines end with
 //! the same tables, columns, keys and indexes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use crate::postgres::{ENGINES, TestStore, folder};
 on_both_engines!(
     migrating_again_changes_nothing,
     two_who_migrate_at_once_both_succeed,
-    an_older_or_newer_schema_is_told_and_not_used,
+    an_older_or_newer_schema_is_reported_and_not_used,
 );
 
 async fn migrating_again_changes_nothing(store: TestStore) {
@@ -27,7 +27,7 @@ async fn migrating_again_changes_nothing(store: TestStore) {
     assert_eq!(rows::<(i64, Vec<u8>)>(&again, "SELECT version, checksum FROM _sqlx_migrations").await, before);
 }
 
-async fn an_older_or_newer_schema_is_told_and_not_used(store: TestStore) {
+async fn an_older_or_newer_schema_is_reported_and_not_used(store: TestStore) {
     let expected = MIGRATIONS.last().unwrap().0;
     run(&store.db, "UPDATE _sqlx_migrations SET version = version + 1000").await;
     let error = store.db.check_schema().await.unwrap_err();

@@ -50,7 +50,7 @@ on_both_engines!(
     every_statement_can_be_prepared_and_takes_the_parameters_it_is_given,
     a_page_of_an_account_reads_what_it_shows_whatever_it_is_filtered_by,
     a_page_of_accounts_reads_what_it_shows_though_all_were_imported_at_once,
-    how_old_a_backlog_is_is_told_without_reading_the_events_of_all_of_it,
+    how_old_a_backlog_is_is_reported_without_reading_the_events_of_all_of_it,
     what_is_to_be_sent_is_found_past_any_number_of_deleted_webhooks,
 );
 
@@ -143,13 +143,13 @@ const HOT: [(&str, &str); 61] = [
     ("cursors::PASSED_OVER", "INDEX sqlite_autoindex_blocks_1 (chain=? AND hash=?)"),
     ("traces::OLDEST", "INDEX blocks_untraced"),
     ("traces::NEWEST", "INDEX blocks_untraced"),
-    ("traces::TOLD_BY", "INDEX blocks_traced_by"),
-    ("traces::TOLD_ALONE", "INDEX blocks_traced_by (chain=? AND traced_by=? AND number>?)"),
+    ("traces::REPORTED_BY", "INDEX blocks_traced_by"),
+    ("traces::REPORTED_ALONE", "INDEX blocks_traced_by (chain=? AND traced_by=? AND number>?)"),
     ("traces::SETTLEABLE", "INDEX deposits_pending"),
     ("traces::UNTRACED_IN", "INDEX blocks_untraced"),
     ("traces::UNTRACED_SINCE", "INDEX blocks_untraced"),
     ("identities::ACCOUNTS_BEHIND", "INDEX accounts_identity (identity_id=? AND (created_us,id)>"),
-    ("accounts::TOLD_LATER", "INDEX watched_addresses_from"),
+    ("accounts::REPORTED_LATER", "INDEX watched_addresses_from"),
     ("accounts::LOWER_FROM", "(chain=? AND seq>? AND seq<?)"),
     ("movements::DEBITED", "INDEX debits_sender"),
     ("movements::PAID", "INDEX fees_payer"),
@@ -229,7 +229,7 @@ async fn what_settles_finds_blocks_by_their_hash_on_postgresql_before_it_has_sta
     connect(&store, &blocks).await;
     write(&store, async |tx| {
         for (tag, block) in (1..=DEPOSITS).zip(blocks.iter().step_by(10)) {
-            let lane = if tag % 2 == 0 { Lane::Roots } else { Lane::Traces };
+            let lane = if tag % 2 == 0 { Lane::Block } else { Lane::Traces };
             deposits::insert(tx, &deposit(tag)).await.unwrap();
             deposits::include(tx, &deposit(tag), &block.header.block, lane).await.unwrap();
         }
@@ -350,7 +350,7 @@ async fn a_page_of_accounts_reads_what_it_shows_though_all_were_imported_at_once
     reads.assert_few(&mut tx, ROWS_MAX, STEPS_MAX, "a part of an identity's accounts").await;
 }
 
-async fn how_old_a_backlog_is_is_told_without_reading_the_events_of_all_of_it(store: TestStore) {
+async fn how_old_a_backlog_is_is_reported_without_reading_the_events_of_all_of_it(store: TestStore) {
     let (first, second) = (claimed_once(&store).await, NOW.plus(Duration::from_secs(1)));
     // Copies of the one event, each a second later than the one before, due when it was made.
     let copies = |table: &str, columns: &str, values: &str| {

@@ -17,7 +17,7 @@ use crate::postgres::TestStore;
 on_both_engines!(
     keys_are_found_by_id_and_no_more_than_the_most_are_taken,
     a_watchers_word_replaces_its_former_one,
-    the_queue_tells_what_is_undelivered_since_when,
+    the_queue_reports_what_is_undelivered_since_when,
 );
 
 async fn keys_are_found_by_id_and_no_more_than_the_most_are_taken(store: TestStore) {
@@ -101,12 +101,12 @@ async fn a_watchers_word_replaces_its_former_one(store: TestStore) {
     let anew = ChainStatus { latest: None, caught_up_at: Timestamp::EPOCH, finalized_at: Timestamp::EPOCH, ..newer };
     write(&store, async |tx| status::record(tx, &anew, &[]).await.unwrap()).await;
     assert_eq!(status::caught_up_at(&mut reader, CHAIN).await.unwrap(), Some(NOW), "a restart was never caught up");
-    let told = status::told(&mut reader, CHAIN).await.unwrap().unwrap();
-    assert_eq!((told.latest, told.finalized, told.finalized_at), (Some(u64::from(u32::MAX)), Some(6), NOW));
-    assert_eq!((told.heartbeat_at, told.alarms), (NOW.plus(LEASE), anew.alarms));
+    let reported = status::last(&mut reader, CHAIN).await.unwrap().unwrap();
+    assert_eq!((reported.latest, reported.finalized, reported.finalized_at), (Some(u64::from(u32::MAX)), Some(6), NOW));
+    assert_eq!((reported.heartbeat_at, reported.alarms), (NOW.plus(LEASE), anew.alarms));
 }
 
-async fn the_queue_tells_what_is_undelivered_since_when(store: TestStore) {
+async fn the_queue_reports_what_is_undelivered_since_when(store: TestStore) {
     let mut reader = store.db.read().await.unwrap();
     assert_eq!(status::queue(&mut reader).await.unwrap(), QueueStatus { pending: 0, oldest_at: None });
     let claimed = claimed_once(&store).await;

@@ -16,8 +16,8 @@ on_both_engines!(
     a_block_that_is_not_canonical_cannot_be_marked,
     deposits_of_each_lane_are_settled_by_it_and_doubts_put_them_off,
     a_deposit_that_a_trace_ever_showed_is_looked_for_by_the_lane_of_the_traces,
-    the_lane_tells_how_far_it_is_and_since_when_it_is_behind,
-    the_newest_block_that_long_waits_to_be_traced_is_told_of_each_chain,
+    the_lane_reports_how_far_it_is_and_since_when_it_is_behind,
+    the_newest_block_that_long_waits_to_be_traced_is_reported_of_each_chain,
 );
 
 async fn untraced(store: &TestStore, limit: u32) -> Vec<u64> {
@@ -72,7 +72,7 @@ async fn deposits_of_each_lane_are_settled_by_it_and_doubts_put_them_off(store: 
     let [by_roots, by_trace] = [insert(&store, deposit(1)).await, insert(&store, deposit(2)).await];
     let at = block(2, 1).header.block;
     write(&store, async |tx| {
-        deposits::include(tx, &by_roots, &at, Lane::Roots).await.unwrap();
+        deposits::include(tx, &by_roots, &at, Lane::Block).await.unwrap();
         deposits::include(tx, &by_trace, &at, Lane::Traces).await.unwrap();
     })
     .await;
@@ -105,8 +105,8 @@ async fn a_deposit_that_a_trace_ever_showed_is_looked_for_by_the_lane_of_the_tra
     let [by_roots, by_both] = [insert(&store, deposit(1)).await, insert(&store, deposit(2)).await];
     let [one, two] = [block(1, 1).header.block, block(2, 1).header.block];
     write(&store, async |tx| {
-        deposits::include(tx, &by_roots, &two, Lane::Roots).await.unwrap();
-        deposits::include(tx, &by_both, &two, Lane::Roots).await.unwrap();
+        deposits::include(tx, &by_roots, &two, Lane::Block).await.unwrap();
+        deposits::include(tx, &by_both, &two, Lane::Block).await.unwrap();
         deposits::include(tx, &by_both, &one, Lane::Traces).await.unwrap();
         cursors::disconnect(tx, CHAIN, &block(0, 1).header.block).await.unwrap();
     })
@@ -116,12 +116,12 @@ async fn a_deposit_that_a_trace_ever_showed_is_looked_for_by_the_lane_of_the_tra
     let found = deposits::missing(&mut reader, CHAIN, Lane::Traces, 5, 9).await.unwrap();
     assert_eq!(found.iter().map(|missing| missing.deposit.id).collect::<Vec<_>>(), [by_both.id]);
     assert!(deposits::is_missing(&mut reader, &by_both, Lane::Traces, 5).await.unwrap());
-    assert!(!deposits::is_missing(&mut reader, &by_both, Lane::Roots, 5).await.unwrap());
+    assert!(!deposits::is_missing(&mut reader, &by_both, Lane::Block, 5).await.unwrap());
     let seen = deposits::seen_in(&mut reader, by_both.id).await.unwrap().unwrap();
-    assert_eq!((seen.block, seen.lane, seen.canonical), (two, Lane::Roots, false));
+    assert_eq!((seen.block, seen.lane, seen.canonical), (two, Lane::Block, false));
 }
 
-async fn the_lane_tells_how_far_it_is_and_since_when_it_is_behind(store: TestStore) {
+async fn the_lane_reports_how_far_it_is_and_since_when_it_is_behind(store: TestStore) {
     prepare(&store).await;
     let say = async |reason: &str, now: Timestamp| {
         write(&store, async |tx| traces::say(tx, CHAIN, reason, now).await.unwrap()).await;
@@ -166,15 +166,18 @@ async fn the_lane_tells_how_far_it_is_and_since_when_it_is_behind(store: TestSto
             })
             .await;
         }
-        let told = say("", later).await;
+        let reported = say("", later).await;
         let reason = format!("deposit {}: why", doubted.id);
-        assert_eq!((told.unwitnessed, told.unwitnessed_for_long, told.unwitnessed_reason), (1, for_long, reason));
+        assert_eq!(
+            (reported.unwitnessed, reported.unwitnessed_for_long, reported.unwitnessed_reason),
+            (1, for_long, reason)
+        );
     }
     write(&store, async |tx| traces::forget(tx, CHAIN).await.unwrap()).await;
     assert_eq!(traces::statuses(&mut store.db.read().await.unwrap()).await.unwrap(), []);
 }
 
-async fn the_newest_block_that_long_waits_to_be_traced_is_told_of_each_chain(store: TestStore) {
+async fn the_newest_block_that_long_waits_to_be_traced_is_reported_of_each_chain(store: TestStore) {
     connect(&store, &[block(1, 1)]).await;
     connect_untraced(&store, 2..=9).await;
     let since = async |secs: i64| {

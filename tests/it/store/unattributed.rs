@@ -91,7 +91,7 @@ async fn pruning_keeps_blocks_with_arrivals(store: TestStore) {
 async fn the_rule_of_a_sender_survives_storage(store: TestStore) {
     add(&store, &account("alice", &[])).await.unwrap();
     let of = deposit(1);
-    assert_eq!(of.sender_rule, SenderRule::Told);
+    assert_eq!(of.sender_rule, SenderRule::Reported);
     let later = landfall::deposit::Deposit { sender: address(7), sender_rule: SenderRule::Instruction, ..of.clone() };
     write(&store, async |tx| deposits::insert(tx, &of).await.unwrap()).await;
     write(&store, async |tx| deposits::set_sender(tx, &later).await.unwrap()).await;

@@ -41,7 +41,7 @@ async fn is_unseen(store: &TestStore, readings: &Readings) -> bool {
 }
 
 fn transfer(asset: AssetId, from: u8, to: u8, amount: u64) -> AssetTransfer {
-    let (tx, sender_rule) = (TxRef { id: TxId::Evm([7; 32]), life: TxLife::Block }, SenderRule::Told);
+    let (tx, sender_rule) = (TxRef { id: TxId::Evm([7; 32]), life: TxLife::Block }, SenderRule::Reported);
     AssetTransfer {
         tx,
         asset,
@@ -60,7 +60,7 @@ async fn arrive(store: &TestStore, number: u64, tag: u8, rejected: Rejected) {
 
 async fn debit(store: &TestStore, number: u64, tag: u8, gone: AssetTransfer) {
     let (at, leg) = (block(number, 1).header.block, deposit(tag).leg_hash);
-    write(store, async |tx| movements::debit(tx, CHAIN, &at, Lane::Roots, &leg, &gone).await.unwrap()).await;
+    write(store, async |tx| movements::debit(tx, CHAIN, &at, Lane::Block, &leg, &gone).await.unwrap()).await;
 }
 
 async fn every_kind_of_movement_between_two_readings_counts_once_and_no_other(store: TestStore) {
@@ -187,9 +187,9 @@ async fn thousands_of_movements_are_not_summed_up(store: TestStore) {
              recipient, amount, amount_text FROM one, numbers"
         );
         run(&store.db, AssertSqlSafe(copies)).await;
-        let told = unexplained::moved(&mut store.db.read().await.unwrap(), &between(3, 7)).await.unwrap();
+        let reported = unexplained::moved(&mut store.db.read().await.unwrap(), &between(3, 7)).await.unwrap();
         let sums = |Moved { came, left, .. }| -> (u64, u64) { (came.try_into().unwrap(), left.try_into().unwrap()) };
-        assert_eq!(told.map(sums), expected);
+        assert_eq!(reported.map(sums), expected);
         assert_eq!(moved(&store, &between(4, 7)).await, (0, 0));
     }
 }

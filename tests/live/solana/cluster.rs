@@ -231,9 +231,9 @@ fn validator(folder: &Path, payer: &Keypair) -> (Validator, String) {
     (Validator(child), format!("http://127.0.0.1:{rpc}"))
 }
 
-/// What a person should do about a validator that tells this of its version; nothing when it will do.
-fn too_old(told: &str) -> Option<String> {
-    let version = told.split_whitespace().nth(1).unwrap_or_default();
+/// What a person should do about a validator that reports this of its version; nothing when it will do.
+fn too_old(reported: &str) -> Option<String> {
+    let version = reported.split_whitespace().nth(1).unwrap_or_default();
     let numbers: Option<Vec<u64>> =
         version.split('-').next().map(|it| it.split('.').map_while(|it| it.parse().ok()).collect());
     let will_do = numbers.is_some_and(|numbers| numbers.len() == 3 && numbers[..] >= VALIDATOR_FIRST[..]);
@@ -247,12 +247,12 @@ fn too_old(told: &str) -> Option<String> {
 }
 
 #[test]
-fn a_validator_that_is_too_old_is_told_apart_by_its_version() {
-    for told in ["4.2.2 (src:00000000; feat:1, client:Agave)", "4.2.3", "4.3.0-beta.1 (src:1)", "5.0.0", "10.0.0"] {
-        assert_eq!(too_old(&format!("{VALIDATOR} {told}\n")), None, "{told}");
+fn a_validator_that_is_too_old_is_reported_apart_by_its_version() {
+    for reported in ["4.2.2 (src:00000000; feat:1, client:Agave)", "4.2.3", "4.3.0-beta.1 (src:1)", "5.0.0", "10.0.0"] {
+        assert_eq!(too_old(&format!("{VALIDATOR} {reported}\n")), None, "{reported}");
     }
-    for told in ["4.2.1 (src:00000000; feat:1, client:Agave)", "4.1.9", "3.9.9", "4", "", "of tomorrow"] {
-        let said = too_old(&format!("{VALIDATOR} {told}\n")).unwrap();
+    for reported in ["4.2.1 (src:00000000; feat:1, client:Agave)", "4.1.9", "3.9.9", "4", "", "of tomorrow"] {
+        let said = too_old(&format!("{VALIDATOR} {reported}\n")).unwrap();
         assert!(said.contains("the tests need 4.2.2 or newer: update it, or take it off the PATH"), "{said}");
     }
 }

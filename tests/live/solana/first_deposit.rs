@@ -58,7 +58,7 @@ async fn from_slot_to_deposit(engine: Engine) {
     };
     let is_final = cluster.slot("finalized").await >= landed.slot;
     assert!(is_final, "CONFIRMED above the newest final block");
-    assert_eq!(follower.told(&deposit).await, [1, 1], "PENDING and CONFIRMED, each once");
+    assert_eq!(follower.reported(&deposit).await, [1, 1], "PENDING and CONFIRMED, each once");
     assert_eq!((deposit.tx.id, deposit.amount), (landed.tx, U256::from(LAMPORTS)));
     assert_eq!((deposit.sender, deposit.recipient), (of(&payer), of(&alice)));
     assert_eq!(cluster.lamports(&alice).await, LAMPORTS, "the chain's own balance");

@@ -1,4 +1,4 @@
-//! A watcher of the cluster over a store of its own, and what that store tells.
+//! A watcher of the cluster over a store of its own, and what that store reports.
 //!
 //! It ticks only while somebody waits for something, and what is waited for comes within a minute or the test fails. What
 //! may pass is tried again; what may not fails at once.
@@ -109,8 +109,8 @@ impl Follower {
         deposits::list(&mut self.db.read().await.unwrap(), &DepositFilter::default(), DEPOSITS_MAX).await.unwrap()
     }
 
-    /// How often the deposit became PENDING and CONFIRMED, as its events tell.
-    pub(crate) async fn told(&self, deposit: &Deposit) -> [u32; 2] {
+    /// How often the deposit became PENDING and CONFIRMED, as its events report.
+    pub(crate) async fn reported(&self, deposit: &Deposit) -> [u32; 2] {
         let history = History::of(&mut self.db.begin().await.unwrap(), deposit.id).await.unwrap();
         [DepositStatus::Pending, DepositStatus::Confirmed].map(|status| history.entries(status))
     }

@@ -1,7 +1,7 @@
 //! The payments of `credits`: every way to pay on Solana, and to seem to pay, that a real program can show.
 //!
 //! Played once for all tests of this binary, each transaction for itself, followed by two watchers at once, one on SQLite
-//! and one on PostgreSQL, to the end: all final, all settled. What they then tell, what the source explains, and by how much
+//! and one on PostgreSQL, to the end: all final, all settled. What they then report, what the source explains, and by how much
 //! the cluster's own accounts grew meanwhile is kept. A deposit of a transaction that no test knows fails them all.
 
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ pub(crate) struct Played {
     pub(crate) skipped: usize,
     /// What the cluster asks for an account without data, and for one of a token.
     pub(crate) rents: [u64; 2],
-    pub(crate) told: BTreeMap<&'static str, Told>,
+    pub(crate) reported: BTreeMap<&'static str, Reported>,
     /// How often each deposit became PENDING and CONFIRMED, on both engines.
     pub(crate) events: Vec<[u32; 2]>,
     /// The block of the transaction of version 1, asked for up to version 0 and up to the usual one.
@@ -49,7 +49,7 @@ pub(crate) struct Played {
 }
 
 /// What is told of one transaction.
-pub(crate) struct Told {
+pub(crate) struct Reported {
     pub(crate) deposits: Vec<Deposit>,
     /// Who, verdict, base units and asset of each leg that is no deposit.
     pub(crate) verdicts: Vec<String>,
@@ -72,11 +72,11 @@ pub(crate) fn played() -> &'static Played {
 }
 
 /// What is told of the transaction that was sent under this name.
-pub(crate) fn told(name: &str) -> &'static Told {
-    played().told.get(name).unwrap_or_else(|| panic!("no transaction was sent as {name:?}"))
+pub(crate) fn reported(name: &str) -> &'static Reported {
+    played().reported.get(name).unwrap_or_else(|| panic!("no transaction was sent as {name:?}"))
 }
 
-impl Told {
+impl Reported {
     /// Account, base units and symbol of each deposit, in alphabetical order.
     pub(crate) fn credits(&self) -> Vec<String> {
         let mut credits: Vec<String> =
@@ -111,7 +111,7 @@ struct Play {
     people: [(&'static str, Pubkey); 4],
     /// By their symbols; those that are listed first.
     tokens: [(&'static str, Token); 4],
-    sent: Vec<(&'static str, Landed, Told)>,
+    sent: Vec<(&'static str, Landed, Reported)>,
 }
 
 impl Play {
@@ -331,8 +331,8 @@ impl Play {
             (change != 0).then_some((whose, change))
         });
         let (grew, failed) = (grew.collect(), landed.failed);
-        let told = Told { deposits: Vec::new(), verdicts: Vec::new(), grew, keys, fee, failed };
-        self.sent.push((name, landed, told));
+        let reported = Reported { deposits: Vec::new(), verdicts: Vec::new(), grew, keys, fee, failed };
+        self.sent.push((name, landed, reported));
         for follower in &mut self.followers {
             follower.follow(landed.slot).await;
         }
@@ -350,7 +350,7 @@ impl Play {
         holdings
     }
 
-    /// Waits until everything is settled, and tells it.
+    /// Waits until everything is settled, and reports it.
     async fn end(mut self) -> Played {
         let slots = self.sent.iter().map(|(_, landed, _)| landed.slot);
         let (first, last) = (slots.clone().min().unwrap(), slots.max().unwrap());
@@ -361,24 +361,24 @@ impl Play {
         let deposits = sqlite.deposits().await;
         let mut events = Vec::new();
         for deposit in &deposits {
-            events.extend([sqlite.told(deposit).await, postgres.told(deposit).await]);
+            events.extend([sqlite.reported(deposit).await, postgres.reported(deposit).await]);
         }
         let ids = |deposits: &[Deposit]| deposits.iter().map(|d| (d.id, d.status, d.amount)).collect::<Vec<_>>();
         assert_eq!(ids(&deposits), ids(&postgres.deposits().await), "both engines tell the same");
         let slot = self.sent.iter().find(|(name, ..)| *name == "v1").unwrap().1.slot;
         let at_versions = [self.block(Some(0), slot).await, self.block(None, slot).await];
-        let mut told = BTreeMap::new();
+        let mut reported = BTreeMap::new();
         for (name, landed, mut of) in std::mem::take(&mut self.sent) {
             of.deposits = deposits.iter().filter(|deposit| deposit.tx.id == landed.tx).cloned().collect();
             of.verdicts = self.verdicts(&landed).await;
-            assert!(told.insert(name, of).is_none(), "two are called {name}");
+            assert!(reported.insert(name, of).is_none(), "two are called {name}");
         }
-        let known: usize = told.values().map(|told| told.deposits.len()).sum();
+        let known: usize = reported.values().map(|reported| reported.deposits.len()).sum();
         assert_eq!(known, deposits.len(), "a deposit is of no transaction that was sent: {deposits:#?}");
         let rents = [self.cluster.rent(0).await, self.cluster.rent(call::TOKEN_ACCOUNT_BYTES).await];
         let holdings = self.holdings().await;
         let (slots, skipped) = self.slots(first, last).await;
-        Played { slots, skipped, rents, told, events, at_versions, holdings }
+        Played { slots, skipped, rents, reported, events, at_versions, holdings }
     }
 
     /// How many slots there are, and how many of them hold no block.

@@ -40,13 +40,17 @@ async fn from_slot_to_webhook(engine: Engine) {
     let deposit = stage.until_status("1.5", "CONFIRMED").await;
     assert_eq!((&deposit["transaction_hash"], &deposit["currency_symbol"]), (&json!(tx), &json!("SOL")), "{deposit}");
     assert!(stage.cluster.slot("finalized").await >= landed.slot, "CONFIRMED above what is final");
-    stage.until_told(1).await;
+    stage.until_reported(1).await;
 
-    let told = stage.json(&["deposit", "explain", CHAIN.name(), &tx]);
-    assert_eq!((&told["block"]["number"], &told["block"]["final"]), (&json!(landed.slot), &json!(true)), "{told}");
-    assert_eq!(told["traces"]["state"], "not_traced");
-    let legs = told["legs"].as_array().unwrap();
-    let [leg] = legs.as_slice() else { panic!("one leg: {told}") };
+    let reported = stage.json(&["deposit", "explain", CHAIN.name(), &tx]);
+    assert_eq!(
+        (&reported["block"]["number"], &reported["block"]["final"]),
+        (&json!(landed.slot), &json!(true)),
+        "{reported}"
+    );
+    assert_eq!(reported["traces"]["state"], "not_traced");
+    let legs = reported["legs"].as_array().unwrap();
+    let [leg] = legs.as_slice() else { panic!("one leg: {reported}") };
     let payer = stage.cluster.payer.pubkey().to_string();
     assert_eq!(
         (&leg["verdict"], &leg["amount"], &leg["source_address"]),
@@ -118,7 +122,7 @@ async fn payments_from_before_an_owner_was_added_are_found_by_address_or_by_slot
     // The service goes on, and knows them by now.
     stage.pay_sol(&bob, 1_300_000_000).await;
     stage.until_status("1.3", "CONFIRMED").await;
-    stage.until_told(5).await;
+    stage.until_reported(5).await;
     assert_eq!(service.stop().0, Some(0));
 }
 
@@ -176,10 +180,10 @@ async fn s12_what_listed_mints_are_is_shown_and_what_the_configuration_has_wrong
     stage.pay(&fee, &alice, 1_000_000).await;
     let spam = stage.pay(&fake, &alice, 77).await.tx.to_string();
     stage.until_status("0.985", "CONFIRMED").await;
-    let told = stage.json(&["deposit", "explain", CHAIN.name(), &spam]);
-    let legs = told["legs"].as_array().unwrap().iter().filter(|leg| leg["asset"] == fake.mint.to_string());
-    let [leg] = legs.collect::<Vec<_>>()[..] else { panic!("one leg of it: {told}") };
-    assert_eq!((&leg["verdict"], &leg["base_units"]), (&json!("fake_token"), &json!("77")), "{told}");
+    let reported = stage.json(&["deposit", "explain", CHAIN.name(), &spam]);
+    let legs = reported["legs"].as_array().unwrap().iter().filter(|leg| leg["asset"] == fake.mint.to_string());
+    let [leg] = legs.collect::<Vec<_>>()[..] else { panic!("one leg of it: {reported}") };
+    assert_eq!((&leg["verdict"], &leg["base_units"]), (&json!("fake_token"), &json!("77")), "{reported}");
     assert_eq!((&leg["reason"], &leg["amount"]), (&json!("its token is not listed"), &Value::Null));
     assert_eq!(
         stage.ok(&["deposit", "unattributed"]).matches("fake_token").count(),
@@ -200,12 +204,13 @@ async fn s12_what_listed_mints_are_is_shown_and_what_the_configuration_has_wrong
         "{table}"
     );
 
-    let is_told = |status: &Value| {
+    let is_reported = |status: &Value| {
         let assets = status["assets"].as_array().unwrap();
-        let told = |symbol: &str| assets.iter().any(|asset| asset["symbol"] == symbol && !asset["told_at"].is_null());
-        told("FEE") && told("PERM")
+        let reported =
+            |symbol: &str| assets.iter().any(|asset| asset["symbol"] == symbol && !asset["reported_at"].is_null());
+        reported("FEE") && reported("PERM")
     };
-    let status = stage.until("both mints are looked at", || stage.status(), is_told).await;
+    let status = stage.until("both mints are looked at", || stage.status(), is_reported).await;
     let of =
         |symbol: &str| status["assets"].as_array().unwrap().iter().find(|asset| asset["symbol"] == symbol).unwrap();
     let payer = stage.cluster.payer.pubkey().to_string();
@@ -230,7 +235,7 @@ async fn s12_what_listed_mints_are_is_shown_and_what_the_configuration_has_wrong
     assert!(lines.contains(&line), "{lines}");
     let health = stage.run(&["health"]);
     let said = String::from_utf8(health.stdout).unwrap();
-    assert!(health.status.code() == Some(1) && said.contains("asset_differs, is open"), "{said}");
+    assert!(health.status.code() == Some(1) && said.contains("asset_mismatch, is open"), "{said}");
     assert_eq!(service.stop().0, Some(0));
 }
 

@@ -156,18 +156,18 @@ impl Stage {
     }
 
     /// Waits until the receiver has each status of each deposit, in this order.
-    pub(crate) async fn until_told(&self, deposits: usize) {
-        let told = || -> Vec<(String, String)> {
+    pub(crate) async fn until_reported(&self, deposits: usize) {
+        let reported = || -> Vec<(String, String)> {
             let log = self.receiver.log();
             log.iter().map(|event| (event.field("id").to_owned(), event.field("status").to_owned())).collect()
         };
-        let told = self.until("every event arrives", told, |told| told.len() >= 2 * deposits).await;
+        let reported = self.until("every event arrives", reported, |reported| reported.len() >= 2 * deposits).await;
         for deposit in self.deposits() {
-            let of = told.iter().filter(|(id, _)| deposit["id"] == id.as_str());
+            let of = reported.iter().filter(|(id, _)| deposit["id"] == id.as_str());
             let statuses: Vec<&str> = of.map(|(_, status)| status.as_str()).collect();
             assert_eq!(statuses, ["PENDING", "CONFIRMED"], "{deposit}");
         }
-        assert_eq!((told.len(), self.receiver.refused()), (2 * deposits, 0));
+        assert_eq!((reported.len(), self.receiver.refused()), (2 * deposits, 0));
     }
 
     /// Sends what the payer signs, and `signers` beside it.

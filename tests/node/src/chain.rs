@@ -99,7 +99,7 @@ impl Chain {
         state.withdrawals.push(Withdrawal { index, validator_index: 7, address, amount: gwei });
     }
 
-    /// Drops every block above `number`; their transactions, in order. Below the final block too, when told so:
+    /// Drops every block above `number`; their transactions, in order. Below the final block too, when reported so:
     /// what is final then stays what was last said.
     pub fn fork_at(&self, number: u64) -> Vec<Tx> {
         let dropped = self.lock().blocks.split_off(&(number + 1));

@@ -51,7 +51,7 @@ pub enum Fault {
     DuplicateLog,
     /// Logs and receipts name another block.
     WrongBlockHash,
-    /// The answer has so many bytes and makes no sense; how many they are is not told beforehand.
+    /// The answer has so many bytes and makes no sense; how many they are is not reported beforehand.
     Huge(usize),
     /// The node says that it serves another chain.
     WrongChainId,

@@ -40,7 +40,7 @@ pub enum Manner {
     Reset,
     /// In small parts, taking so long.
     Drip(Duration),
-    /// As a result of so many bytes, whose end is not told beforehand.
+    /// As a result of so many bytes, whose end is not reported beforehand.
     Huge(usize),
 }
 
@@ -134,7 +134,7 @@ async fn write(stream: &mut TcpStream, reply: Reply) -> io::Result<()> {
     }
 }
 
-/// One part of a body whose length is not told; an empty one ends it.
+/// One part of a body whose length is not reported; an empty one ends it.
 async fn chunk(stream: &mut TcpStream, part: &[u8]) -> io::Result<()> {
     stream.write_all(format!("{:x}\r\n", part.len()).as_bytes()).await?;
     stream.write_all(part).await?;

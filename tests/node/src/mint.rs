@@ -159,7 +159,7 @@ fn finish(header: &Header, txs: Vec<Tx>, withdrawals: Vec<Withdrawal>, contents:
     let proved = plain.len();
     plain.extend(inner);
     number_equal_legs(&mut plain);
-    let lane = |index| if index < proved { Lane::Roots } else { Lane::Traces };
+    let lane = |index| if index < proved { Lane::Block } else { Lane::Traces };
     let ledger = (0..).zip(plain);
     let ledger = ledger.map(|(at, transfer)| LedgerLeg { number: header.number, lane: lane(at), transfer }).collect();
     let mut writer = text::Writer { number: header.number, hash, logs: Vec::new() };
@@ -204,7 +204,7 @@ fn leg(tx: TxRef, asset: AssetId, from: Address, to: Address, amount: U256) -> O
         tx,
         asset,
         sender: address(from),
-        sender_rule: SenderRule::Told,
+        sender_rule: SenderRule::Reported,
         recipient: address(to),
         amount,
         nth: 0,

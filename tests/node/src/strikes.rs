@@ -20,9 +20,9 @@ pub trait Named: Copy + PartialEq + Debug {
 pub enum When {
     /// At the next so many calls that it fits.
     Next(u64),
-    /// At every one, until told otherwise.
+    /// At every one, until reported otherwise.
     Always,
-    /// At so many of 100, by chance, until told otherwise.
+    /// At so many of 100, by chance, until reported otherwise.
     Percent(u32),
 }
 

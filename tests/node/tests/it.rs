@@ -79,7 +79,7 @@ async fn a_reader_that_was_written_apart_proves_every_block_and_finds_the_ledger
     let found: Vec<AssetTransfer> = blocks.iter().flat_map(|block| block.transfers.clone()).collect();
     assert_eq!(found.iter().filter(|leg| is_withdrawal(leg)).count(), 9);
     let found: Vec<AssetTransfer> = found.into_iter().filter(|leg| !is_withdrawal(leg)).collect();
-    let ledger = chain.ledger(9).into_iter().filter(|leg| leg.lane == Lane::Roots).map(|leg| leg.transfer);
+    let ledger = chain.ledger(9).into_iter().filter(|leg| leg.lane == Lane::Block).map(|leg| leg.transfer);
     assert_eq!(found, ledger.filter(listed).collect::<Vec<_>>());
     assert_eq!(found.len(), 9 * 4);
 }
@@ -228,7 +228,7 @@ fn everything(chain: &Chain) -> Value {
 }
 
 #[tokio::test]
-async fn every_fault_strikes_as_often_as_it_was_told_and_is_over_then() {
+async fn every_fault_strikes_as_often_as_it_was_reported_and_is_over_then() {
     let (chain, server) = served().await;
     let asked = everything(&chain);
     let honest = post(&server, &asked).await.unwrap();
@@ -244,7 +244,7 @@ async fn every_fault_strikes_as_often_as_it_was_told_and_is_over_then() {
         }
         assert_eq!(server.struck(fault), 1, "{}", fault.name());
         assert_eq!(post(&server, &asked).await.unwrap(), honest, "{}", fault.name());
-        // What strikes at every call is over when told so.
+        // What strikes at every call is over when reported so.
         server.misbehave(fault, When::Always);
         for _ in 0..2 {
             post(&server, &asked).await.ok();

@@ -63,7 +63,7 @@ impl Prices {
         let blobs = if kind == Kind::Blob { blob_fee(tx, receipt)? } else { U256::ZERO };
         let rollup = if self.stack == Stack::Op { self.rollup_fee(receipt, gas)? } else { U256::ZERO };
         let amount = execution.checked_add(blobs)?.checked_add(rollup)?;
-        // What stands in fields of the receipt that no root covers may be told as more or less than it was.
+        // What stands in fields of the receipt that no root covers may be reported as more or less than it was.
         let proved = kind != Kind::Blob && self.stack != Stack::Op;
         Some(Fee { tx: reference, payer, amount, proved })
     }

@@ -109,7 +109,7 @@ impl Movement {
     pub(crate) fn transfer(&self, tx: TxRef) -> AssetTransfer {
         let Movement { asset, amount, .. } = *self;
         let (sender, recipient) = (Address::Evm(self.sender), Address::Evm(self.recipient));
-        AssetTransfer { tx, asset, sender, sender_rule: SenderRule::Told, recipient, amount, nth: 0 }
+        AssetTransfer { tx, asset, sender, sender_rule: SenderRule::Reported, recipient, amount, nth: 0 }
     }
 }
 
@@ -117,7 +117,7 @@ impl Movement {
 /// put behind those of the block, which nothing proves.
 ///
 /// # Errors
-/// A payment that the network's native source should tell, and does not.
+/// A payment that the network's native source should report, and does not.
 pub(crate) fn of_block(
     rules: &Rules,
     block: &WireBlock<'_, Vec<WireTx<'_>>>,
@@ -159,7 +159,7 @@ struct Judge<'r> {
     judged: Judged,
 }
 
-/// A payment that the chain's logs do not tell.
+/// A payment that the chain's logs do not report.
 struct Unlogged;
 
 impl Judge<'_> {
@@ -232,7 +232,7 @@ pub(crate) fn reference(kind: Kind, wire: &WireTx<'_>) -> TxRef {
 }
 
 /// Whether a deposit of the OP stack creates a contract: its nonce is in no root but that of the receipts, so whom it
-/// pays only its receipt tells.
+/// pays only its receipt reports.
 pub(crate) fn creates_by_deposit(stack: Stack, wire: &WireTx<'_>) -> bool {
     wire.to.is_none() && Kind::parse(wire.kind, stack) == Ok(Kind::Deposit)
 }
@@ -244,14 +244,14 @@ pub(crate) fn minted(kind: Kind, wire: &WireTx<'_>) -> Option<Movement> {
     Some(Movement::native(NOBODY, wire.from.into(), mint.0))
 }
 
-/// What an ERC-20 `Transfer` tells, whoever logged it.
+/// What an ERC-20 `Transfer` reports, whoever logged it.
 pub(crate) fn token(log: &WireLog<'_>) -> Option<Movement> {
     let [TRANSFER, sender, recipient] = log.topics.as_slice() else { return None };
     let amount = U256::from_be_bytes(log.data.to_array::<32>()?);
     moved(log, sender, recipient, amount)
 }
 
-/// What an ERC-721 `Transfer` tells: one piece, whose number is the fourth topic. Never a credit.
+/// What an ERC-721 `Transfer` reports: one piece, whose number is the fourth topic. Never a credit.
 fn collectible(log: &WireLog<'_>) -> Option<Movement> {
     let [TRANSFER, sender, recipient, _] = log.topics.as_slice() else { return None };
     moved(log, sender, recipient, U256::ONE)

@@ -1,6 +1,6 @@
 //! Native currency that moves, as a proved block tells of it: one source for each block.
 //!
-//! A transaction's own value is told by the transaction. Where the chain itself logs movements of value (Polygon;
+//! A transaction's own value is reported by the transaction. Where the chain itself logs movements of value (Polygon;
 //! EIP-7708), these logs are the one source: they tell of the own value too, and it is not counted again.
 //! Sources: bor `core/bor_fee_log.go` and `core/evm.go` (`Transfer`); EIP-7708. Polygon's `LogFeeTransfer` has another
 //! topic and is none of these. Polygon logs calls and creations only: what SELFDESTRUCT pays is added to a balance
@@ -48,7 +48,7 @@ impl Source {
         }
     }
 
-    /// The movement that a log of a successful transaction tells.
+    /// The movement that a log of a successful transaction reports.
     pub(crate) fn movement(self, log: &WireLog<'_>) -> Option<Movement> {
         match self {
             Source::OwnValues => None,
@@ -57,12 +57,13 @@ impl Source {
         }
     }
 
-    /// Whether the chain's logs do not tell what a successful transaction itself shows to have moved. Only what the
+    /// Whether the chain's logs do not report what a successful transaction itself shows to have moved. Only what the
     /// roots cover is compared: a lie about the signer must not look like a chain with other rules.
     pub(crate) fn lacks(self, own: &Movement, receipt: &WireReceipt<'_>) -> bool {
-        let tells = |log| self.movement(log).is_some_and(|it| (it.recipient, it.amount) == (own.recipient, own.amount));
+        let reports =
+            |log| self.movement(log).is_some_and(|it| (it.recipient, it.amount) == (own.recipient, own.amount));
         let moves = !own.amount.is_zero() && own.sender != own.recipient;
-        self != Source::OwnValues && moves && !receipt.logs.iter().any(tells)
+        self != Source::OwnValues && moves && !receipt.logs.iter().any(reports)
     }
 }
 

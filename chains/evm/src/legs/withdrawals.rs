@@ -53,7 +53,7 @@ pub(crate) fn leg(withdrawal: &WireWithdrawal) -> Option<AssetTransfer> {
         tx: TxRef { id: id(withdrawal), life: TxLife::Block },
         asset: AssetId::Native,
         sender: Address::Evm([0; 20]),
-        sender_rule: SenderRule::Told,
+        sender_rule: SenderRule::Reported,
         recipient: Address::Evm(withdrawal.address.into()),
         amount,
         nth: 0,

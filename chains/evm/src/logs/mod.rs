@@ -146,15 +146,15 @@ pub(crate) fn bloom_is_mute<T>(stack: Stack, block: &WireBlock<'_, T>, is_empty:
 }
 
 impl Reader {
-    /// The blocks of `range` by their logs. `told` is the newest block that a tip named: it is asked for by hash,
+    /// The blocks of `range` by their logs. `reported` is the newest block that a tip named: it is asked for by hash,
     /// together with its logs, which saves a request at the live head.
     pub(crate) async fn listed(
         &self,
         endpoint: &Endpoint,
         range: RangeInclusive<u64>,
-        told: Option<BlockRef>,
+        reported: Option<BlockRef>,
     ) -> Result<Vec<Block>, EvmError> {
-        if let Some(tip) = told.filter(|tip| range == (tip.number..=tip.number)) {
+        if let Some(tip) = reported.filter(|tip| range == (tip.number..=tip.number)) {
             if self.pool.dialect().foreseen.within(&range).is_some() {
                 return self.blocks(endpoint, range, Legs::Creditable).await;
             }

@@ -1,12 +1,12 @@
 //! Where in a range of final blocks to look: the logs of listed contracts by ranges, compared with every header.
 //!
-//! Promises: every block of the range has its header proved and linked to its parent. A block is told when a log of it
+//! Promises: every block of the range has its header proved and linked to its parent. A block is reported when a log of it
 //! names a watched address, when its bloom contradicts the logs that were shown, when its bloom says nothing, and,
 //! where native movements are not logged (and on the OP stack, whose mints never are), when a proved transaction or
-//! withdrawal names one. So a block that is not told holds nothing of ours, but for logs that a node left out while it
+//! withdrawal names one. So a block that is not reported holds nothing of ours, but for logs that a node left out while it
 //! showed others of the same contract and block: only receipts prove more. Not seen, where native movements are logged,
 //! is what a watched address paid in fees for a transaction that moved nothing.
-//! A request that fails ends the search where it stands: what was found before is told. A lie is told instead of all.
+//! A request that fails ends the search where it stands: what was found before is reported. A lie is reported instead of all.
 //! How many blocks one call asks for is learnt of each endpoint: fewer when it refuses or answers too much, else more.
 
 use std::ops::RangeInclusive;
@@ -83,10 +83,10 @@ impl Reader {
         let mut first = *range.start();
         while first <= *range.end() {
             // What the OP stack mints is in no log.
-            let is_told = |at| self.sources.log_native(at) && self.rules.stack != Stack::Op;
-            let is_logged = is_told(first);
+            let is_reported = |at| self.sources.log_native(at) && self.rules.stack != Stack::Op;
+            let is_logged = is_reported(first);
             let many = if is_logged { HEADERS_MAX } else { FULL_MAX };
-            let numbers = (first..=*range.end()).take(many).take_while(|at| is_told(*at) == is_logged);
+            let numbers = (first..=*range.end()).take(many).take_while(|at| is_reported(*at) == is_logged);
             let numbers: Vec<u64> = numbers.collect();
             let answers = match endpoint.ask_all(&by_number(numbers.iter().copied(), !is_logged)).await {
                 Ok(answers) => answers,
@@ -96,18 +96,18 @@ impl Reader {
                 }
             };
             for (number, answer) in numbers.iter().zip(&answers) {
-                let told = if is_logged {
+                let reported = if is_logged {
                     let block: Option<HeaderOnly<'_>> = endpoint.parse(BY_NUMBER, answer)?;
-                    block.map(|block| told(self, endpoint, *number, &block, &seen)).transpose()?
+                    block.map(|block| reported(self, endpoint, *number, &block, &seen)).transpose()?
                 } else {
                     let found = self.next(endpoint, *number, answer, None)?;
-                    let told = |block: &FullBlock<'_>| -> Result<(Header, bool), EvmError> {
-                        let (header, is_hit) = told(self, endpoint, *number, block, &seen)?;
+                    let reported = |block: &FullBlock<'_>| -> Result<(Header, bool), EvmError> {
+                        let (header, is_hit) = reported(self, endpoint, *number, block, &seen)?;
                         Ok((header, is_hit || pays_watched(self, endpoint, &header, block, &seen)?))
                     };
-                    found.map(|found| told(&found.block)).transpose()?
+                    found.map(|found| reported(&found.block)).transpose()?
                 };
-                let Some((header, is_hit)) = told else { return Ok((range, found)) };
+                let Some((header, is_hit)) = reported else { return Ok((range, found)) };
                 if found.headers.last().is_some_and(|parent| parent.block != header.parent) {
                     return Ok((range, found));
                 }
@@ -121,7 +121,7 @@ impl Reader {
         Ok((range, found))
     }
 
-    /// Takes in that a search that has `found` so much ends with an error, which is told when there is nothing else, and when
+    /// Takes in that a search that has `found` so much ends with an error, which is reported when there is nothing else, and when
     /// it says more than that the endpoint did not serve: who lied once may have withheld logs before.
     fn ends(&self, endpoint: &Endpoint, found: &Candidates, error: EvmError) -> Result<(), EvmError> {
         if found.headers.is_empty() || Evm::fault(&error) != Fault::Failing {
@@ -175,7 +175,7 @@ fn ranges(endpoint: &Endpoint, range: RangeInclusive<u64>) -> impl Iterator<Item
 }
 
 /// The header, and whether the block must be read by what its bloom and the logs of it say.
-fn told<T>(
+fn reported<T>(
     reader: &Reader,
     endpoint: &Endpoint,
     number: u64,

@@ -67,7 +67,7 @@ fn header_of_later_forks<T>(block: &WireBlock<'_, T>, rlp: &mut Rlp<'_>) {
 }
 
 /// The leaf of the transactions trie, which is also what a transaction's hash is of.
-/// `raw` is the encoding as a node gave it, for the one type whose content nodes do not tell otherwise.
+/// `raw` is the encoding as a node gave it, for the one type whose content nodes do not report otherwise.
 pub(crate) fn transaction(
     kind: Kind,
     tx: &WireTx<'_>,

@@ -8,7 +8,7 @@
 //! A transaction's `from` is in no root but only in the signature, which costs an elliptic-curve operation to recover:
 //! it is proved here where it decides whether there is a leg and whose (a payment to oneself, a creation), and for
 //! every other transaction on demand (`signer`), for who is about to believe a leg's sender or a nonce's owner.
-//! Not proved: that the block is canonical (parent links and the tip tell), and what stands in receipts beside
+//! Not proved: that the block is canonical (parent links and the tip report), and what stands in receipts beside
 //! status, gas and logs (`fees` says what that means). Of a 0x7e transaction `from` is proved and the nonce is not; of
 //! a 0x7f one nothing is but its hash.
 

@@ -4,7 +4,7 @@
 //! stack, reads the text once, and skips what it does not need. The text is known to be JSON, because it was cut out
 //! of an answer that was; that is why commas and colons are not looked at.
 //! Promises: no recursion and no panic, whatever the text; what is kept is no larger than the text by more than a few
-//! frames; a field that is told twice or is not of its type is an error; the order of the fields of a frame does not
+//! frames; a field that is reported twice or is not of its type is an error; the order of the fields of a frame does not
 //! matter.
 
 use alloy::primitives::{Address, B256};
@@ -85,16 +85,16 @@ fn result(scan: &mut Scan<'_>) -> Result<Option<Result<Vec<Frame>, Malformed>>, 
 
 /// The frames of an object whose opening brace has been read, in the order of their own.
 fn nested(scan: &mut Scan<'_>) -> Result<Vec<Frame>, Malformed> {
-    // Each has its place from when it opens, and is judged when it closes: what is open is all that is kept as told.
+    // Each has its place from when it opens, and is judged when it closes: what is open is all that is kept as reported.
     let mut frames = vec![None];
-    let mut open = vec![Told::default()];
+    let mut open = vec![FrameSoFar::default()];
     let mut set_aside = 0;
     while let Some(current) = open.last_mut() {
         match scan.key()? {
             None => {
-                if let Some(told) = open.pop() {
-                    let place = told.place;
-                    let frame = told.frame()?;
+                if let Some(reported) = open.pop() {
+                    let place = reported.place;
+                    let frame = reported.frame()?;
                     set_aside += usize::from(frame.act == Act::Unknown);
                     if set_aside > SET_ASIDE_MAX {
                         return Err(frames::many_set_aside());
@@ -120,14 +120,18 @@ fn nested(scan: &mut Scan<'_>) -> Result<Vec<Frame>, Malformed> {
 }
 
 /// Within a list of calls: opens its next frame, if there is one more.
-fn enter<'a>(scan: &mut Scan<'a>, frames: &mut Vec<Option<Frame>>, open: &mut Vec<Told<'a>>) -> Result<(), Malformed> {
+fn enter<'a>(
+    scan: &mut Scan<'a>,
+    frames: &mut Vec<Option<Frame>>,
+    open: &mut Vec<FrameSoFar<'a>>,
+) -> Result<(), Malformed> {
     match scan.next()? {
         Token::Open(b'{') if open.len() == DEPTH_MAX => {
             Err(Malformed(format!("more than {DEPTH_MAX} frames stand in each other")))
         }
         Token::Open(b'{') => {
             let parent = open.last().map(|around| around.place);
-            open.push(Told { place: frames.len(), parent, ..Told::default() });
+            open.push(FrameSoFar { place: frames.len(), parent, ..FrameSoFar::default() });
             frames.push(None);
             Ok(())
         }
@@ -138,7 +142,7 @@ fn enter<'a>(scan: &mut Scan<'a>, frames: &mut Vec<Option<Frame>>, open: &mut Ve
 
 /// What is told of a frame so far.
 #[derive(Default)]
-struct Told<'a> {
+struct FrameSoFar<'a> {
     /// Where its frame stands among those of the transaction.
     place: usize,
     parent: Option<usize>,
@@ -150,7 +154,7 @@ struct Told<'a> {
     calls: Option<()>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> FrameSoFar<'a> {
     fn take(&mut self, key: &str, scan: &mut Scan<'a>) -> Result<(), Malformed> {
         let field = match key {
             "type" => &mut self.kind,
@@ -286,7 +290,7 @@ mod tests {
 
     use super::*;
 
-    /// A frame and what is inside, as a test wants it told.
+    /// A frame and what is inside, as a test wants it reported.
     #[derive(Clone, Debug)]
     struct Call {
         kind: usize,

@@ -1,4 +1,4 @@
-//! Blocks whose traces endpoints told differently: who then asks one alone hears each of them in turn.
+//! Blocks whose traces endpoints reported differently: who then asks one alone hears each of them in turn.
 //!
 //! Promises: it changes only who is asked first. At most [`DISPUTED_MAX`] blocks are remembered; of one that is forgotten, the
 //! usual endpoint is asked until it is disputed again. Who is right is not decided here.
@@ -17,7 +17,7 @@ const DISPUTED_MAX: usize = 64;
 pub(crate) struct Disputed(Mutex<HashMap<BlockHash, usize>>);
 
 impl Disputed {
-    /// These blocks were told differently.
+    /// These blocks were reported differently.
     pub(crate) fn note(&self, asked: &[Asked]) {
         let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if turns.len() + asked.len() > DISPUTED_MAX {
@@ -28,7 +28,7 @@ impl Disputed {
         }
     }
 
-    /// Puts another one of `endpoints` first each time, when a block was told differently.
+    /// Puts another one of `endpoints` first each time, when a block was reported differently.
     pub(crate) fn take_turns<T>(&self, asked: &[Asked], endpoints: &mut [T]) {
         let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let disputed = asked.iter().find(|block| turns.contains_key(&block.at.hash));

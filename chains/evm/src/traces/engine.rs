@@ -38,8 +38,8 @@ const ENGINES: [(&str, Engine); 9] = [
 
 impl Engine {
     fn of(endpoint: &Endpoint, answer: Option<Answer>) -> Self {
-        let told = answer.and_then(Result::ok);
-        let version = told.as_ref().and_then(|told| endpoint.parse::<String>(VERSION, told).ok());
+        let reported = answer.and_then(Result::ok);
+        let version = reported.as_ref().and_then(|reported| endpoint.parse::<String>(VERSION, reported).ok());
         version.map_or(Engine::Unknown, |version| Engine::named(&version))
     }
 

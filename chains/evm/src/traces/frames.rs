@@ -1,6 +1,6 @@
 //! What a trace's frames say, whether it agrees with the block that was proved, and which value moved.
 //!
-//! A transaction's outermost call is the root frame: the roots prove its value, and tell it. Only the frames inside of
+//! A transaction's outermost call is the root frame: the roots prove its value, and report it. Only the frames inside of
 //! it are judged here. Value moves by a call, a creation or a self-destruction of which neither it nor any frame
 //! around it failed, in a transaction whose proved receipt says success. Borrowed code (DELEGATECALL, CALLCODE)
 //! moves nothing to whom it is borrowed from, although nodes write a value beside it.
@@ -32,7 +32,7 @@ pub(crate) struct Trace {
     pub(crate) tx: Option<B256>,
     /// In execution order, each behind the frame around it: the root frame first. None where there is an error.
     pub(crate) frames: Vec<Frame>,
-    /// Why there are no frames: the node's words, or what is malformed in what it told.
+    /// Why there are no frames: the node's words, or what is malformed in what it reported.
     pub(crate) error: Option<String>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Act {
     Borrow,
     /// STATICCALL has no value.
     Look,
-    /// In a form that nobody knows: what it moved, if anything, is not told.
+    /// In a form that nobody knows: what it moved, if anything, is not reported.
     Unknown,
 }
 
@@ -92,7 +92,7 @@ enum Outcome {
     Success,
     Failure,
     /// Before Byzantium.
-    Untold,
+    Unreported,
 }
 
 /// What moved inside of a block's transactions, and what only looked like it.
@@ -123,7 +123,7 @@ impl ProvedTx {
                 outcome: match receipt.status.map(|status| status.0) {
                     Some(1) => Outcome::Success,
                     Some(_) => Outcome::Failure,
-                    None => Outcome::Untold,
+                    None => Outcome::Unreported,
                 },
                 delegations: wire.authorization_list.clone().unwrap_or_default(),
             })
@@ -161,7 +161,7 @@ impl ProvedTx {
         if let Some(other) = trace.tx.filter(|tx| *tx != self.hash) {
             return refused(format!("the trace at its place is of {other}"));
         }
-        // The receipt proves that a failed one moved nothing: nobody needs its trace, and nodes tell strange ones. Of a
+        // The receipt proves that a failed one moved nothing: nobody needs its trace, and nodes report strange ones. Of a
         // deposit that failed before it began, op-geth enters a frame of type STOP (`core/state_transition.go`), and
         // anybody can make one from L1. Of a creation that failed, Erigon names nobody, 0x0, as the contract.
         if self.outcome == Outcome::Failure {
@@ -210,7 +210,7 @@ impl ProvedTx {
                 tx: self.tx,
                 asset: AssetId::Native,
                 sender: Address::Evm(sender.into()),
-                sender_rule: SenderRule::Told,
+                sender_rule: SenderRule::Reported,
                 recipient: Address::Evm(to.into()),
                 amount: frame.value,
                 nth: 0,
@@ -223,7 +223,7 @@ impl ProvedTx {
         }
     }
 
-    /// What would be no credit in any transaction is told as that, and only what would be one as failed.
+    /// What would be no credit in any transaction is reported as that, and only what would be one as failed.
     fn verdict(&self, frame: &Frame, [sender, to]: [Plain; 2], failed: bool) -> Judged {
         match frame.act {
             Act::Look | Act::Unknown => return Judged::ClaimsNothing,
@@ -239,7 +239,7 @@ impl ProvedTx {
         }
         match self.outcome {
             Outcome::Failure => Judged::No(Verdict::RevertedTx),
-            Outcome::Untold => Judged::No(Verdict::NoStatus),
+            Outcome::Unreported => Judged::No(Verdict::NoStatus),
             Outcome::Success if failed => Judged::No(Verdict::RevertedFrame),
             Outcome::Success => Judged::Leg,
         }

@@ -47,7 +47,7 @@ impl Methods {
         self.found().get(id).is_some_and(|found| found.is_missing(method, now))
     }
 
-    /// The endpoint told traces by this one.
+    /// The endpoint reported traces by this one.
     pub(crate) fn worked(&self, id: &str, method: Method) {
         self.note(id, method, |found| found.worked = Some(method));
     }

@@ -1,9 +1,9 @@
 //! What moved inside of the transactions of proved blocks, as endpoints trace it.
 //!
-//! No root covers a trace, so each block says how many endpoints told it: one, or two that told the same (`witnesses`), and
+//! No root covers a trace, so each block says how many endpoints reported it: one, or two that reported the same (`witnesses`), and
 //! whether these run different software (`engine`).
 //! Which method works at an endpoint is found by asking, and remembered; that it does not have one, for ten minutes. Blocks that need no
-//! trace are proved as they are: no transactions, a network that is not traced, or one whose own logs tell every movement (EIP-7708).
+//! trace are proved as they are: no transactions, a network that is not traced, or one whose own logs report every movement (EIP-7708).
 //! Promises: only internal legs, numbered behind the equal ones that the roots prove; a trace that contradicts the
 //! proved block is never believed. A failure to trace changes nothing in the pool's opinion of an endpoint: it may
 //! read tokens well all the same.
@@ -43,7 +43,7 @@ use crate::traces::witnesses::{Asked, Believed, Reading};
 /// Traces of one block of mainnet are some megabytes, and take a node a second: what is asked for in one request
 /// must come back within its timeout.
 const TRACED_MAX: u64 = 8;
-/// How long a node may take for one transaction: geth gives up after 5 s unless it is told otherwise
+/// How long a node may take for one transaction: geth gives up after 5 s unless it is reported otherwise
 /// (`eth/tracers/api.go`), and the whole block with it. Less than a request may take. Who knows no such limit ignores it.
 pub(crate) const TX_TIMEOUT: &str = "12s";
 /// JSON-RPC's code for an unknown method, and Besu's for one that is switched off.
@@ -66,7 +66,7 @@ pub(crate) enum Method {
 }
 
 /// What an endpoint told of all blocks, and the engine that it ran.
-type Told = (Engine, Vec<Moved>);
+type TraceReading = (Engine, Vec<Moved>);
 
 impl Tracer {
     pub(crate) fn new(native: Native) -> Self {
@@ -96,8 +96,9 @@ impl Tracer {
         if asked.iter().any(|block| !block.txs.is_empty()) {
             readings = self.readings(pool, &asked, read.proof).await?;
         }
-        let told = witnesses::believed(pool.chain(), &asked, readings).inspect_err(|_| self.disputed.note(&asked))?;
-        let believed = blocks.into_iter().zip(&asked).zip(told);
+        let reported =
+            witnesses::believed(pool.chain(), &asked, readings).inspect_err(|_| self.disputed.note(&asked))?;
+        let believed = blocks.into_iter().zip(&asked).zip(reported);
         Ok(believed.map(|((roots, asked), believed)| in_lane(roots, asked, believed, read.legs)).collect())
     }
 
@@ -119,7 +120,7 @@ impl Tracer {
         let need = Need { first: number(asked.first()), last: number(asked.last()), methods: &[] };
         let mut endpoints = pool.of_use(need).await;
         match proof {
-            ReadProof::Listed => self.disputed.take_turns(asked, &mut endpoints),
+            ReadProof::Candidate => self.disputed.take_turns(asked, &mut endpoints),
             ReadProof::Full => self.methods.other_engines_next(&mut endpoints),
         }
         let Some(reader) = endpoints.first().copied() else { return Err(pool.nobody()) };
@@ -127,7 +128,7 @@ impl Tracer {
         let (mut failure, mut without, mut reader_failed) = (None, Vec::new(), false);
         for endpoint in endpoints {
             let is_enough = match proof {
-                ReadProof::Listed => !readings.is_empty(),
+                ReadProof::Candidate => !readings.is_empty(),
                 ReadProof::Full => witnesses::agree(asked, &readings),
             };
             if is_enough {
@@ -159,7 +160,7 @@ impl Tracer {
 
     /// What `endpoint` reports of all blocks, in one request; `None` when it cannot trace. One method may work where the other fails,
     /// in whatever way: each has faults of its own.
-    async fn reading(&self, endpoint: &Endpoint, asked: &[Asked]) -> Result<Option<Told>, EvmError> {
+    async fn reading(&self, endpoint: &Endpoint, asked: &[Asked]) -> Result<Option<TraceReading>, EvmError> {
         let now = Instant::now();
         let mut failures = Vec::new();
         for method in self.methods.of(&endpoint.id, now) {
@@ -167,7 +168,7 @@ impl Tracer {
             if !failures.is_empty() && self.methods.is_missing(&endpoint.id, method, now) {
                 continue;
             }
-            match told(endpoint, method, asked).await {
+            match reported(endpoint, method, asked).await {
                 Ok(Some(moved)) => {
                     self.methods.worked(&endpoint.id, method);
                     return Ok(Some(moved));
@@ -223,8 +224,8 @@ impl Method {
     }
 }
 
-/// What `endpoint` tells by `method`; `None` when it does not have it.
-async fn told(endpoint: &Endpoint, method: Method, asked: &[Asked]) -> Result<Option<Told>, EvmError> {
+/// What `endpoint` reports by `method`; `None` when it does not have it.
+async fn reported(endpoint: &Endpoint, method: Method, asked: &[Asked]) -> Result<Option<TraceReading>, EvmError> {
     let blocks = asked.iter().filter(|block| !block.txs.is_empty());
     let calls: Vec<Call> = blocks.map(|block| method.call(&block.at)).collect();
     let (engine, answers) = engine::ask_with(endpoint, calls).await?;
@@ -266,9 +267,9 @@ async fn moved(
 /// The block as the lane of the traces shows it.
 fn in_lane(roots: Block, asked: &Asked, Believed { moved, proof, by_two_engines }: Believed, legs: Legs) -> Block {
     let ran_code = asked.txs.iter().flat_map(ProvedTx::ran_code).chain(moved.created).collect();
-    let told: HashSet<TxId> = roots.fees.iter().map(|fee| fee.tx.id).collect();
-    let untold_fees = asked.txs.iter().filter_map(ProvedTx::payer).filter(|(tx, _)| !told.contains(tx));
-    let untold_fees = untold_fees.map(|(_, payer)| payer).collect();
+    let reported: HashSet<TxId> = roots.fees.iter().map(|fee| fee.tx.id).collect();
+    let unreported_fees = asked.txs.iter().filter_map(ProvedTx::payer).filter(|(tx, _)| !reported.contains(tx));
+    let unreported_fees = unreported_fees.map(|(_, payer)| payer).collect();
     Block {
         header: roots.header,
         txs: roots.txs.clone(),
@@ -280,7 +281,7 @@ fn in_lane(roots: Block, asked: &Asked, Believed { moved, proof, by_two_engines 
         fee_recipient: roots.fee_recipient,
         proof,
         signers: roots.signers.clone(),
-        inside: Some(Arc::new(Inside { roots, ran_code, untold_fees, by_two_engines })),
+        inside: Some(Arc::new(Inside { roots, ran_code, unreported_fees, by_two_engines })),
     }
 }
 

@@ -3,7 +3,7 @@
 //! A transaction is asked for by its hash, and a node of another branch would trace it in another block, where it may
 //! have moved something else. So the node says before and behind each part which block it is in.
 //! Promises: asked for is every transaction that is not proved to have failed, and judged as if the block had been
-//! traced at once; what comes to nothing here is told in the words in which the block was refused.
+//! traced at once; what comes to nothing here is reported in the words in which the block was refused.
 
 use landfall_chain::BlockHash;
 use landfall_rpc::{Call, RpcError};

@@ -1,9 +1,9 @@
 //! The traces of a block as `trace_block` tells them (Parity's form, of Erigon, Nethermind, Besu and reth): a flat
 //! list of frames, each with its way down from the root frame.
 //!
-//! Frames are brought into execution order by that way: older reth tells a self-destruction before what came before
+//! Frames are brought into execution order by that way: older reth reports a self-destruction before what came before
 //! it. Zero-value calls of precompiled contracts are left out by some, but counted: gaps are no fault.
-//! Promises: a frame without the frame around it, one told twice, one of another block, more frames than the frame
+//! Promises: a frame without the frame around it, one reported twice, one of another block, more frames than the frame
 //! around them counted: each is an error.
 
 use alloy::primitives::{Address, B256};

@@ -3,7 +3,7 @@
 //! Compared is what a deposit is made of: of each transaction, who received how much, and how often. Not compared are
 //! the order and the sender. Honest nodes differ in both: in older ones a self-destruction stands before what came
 //! before it, and is said to be paid by who called.
-//! Promises: of each block by itself, two that agree are believed, whatever a third one says; where several have told
+//! Promises: of each block by itself, two that agree are believed, whatever a third one says; where several have reported
 //! it and no two agree, nobody is.
 
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ pub(crate) struct Reading<'p> {
 pub(crate) struct Believed {
     pub(crate) moved: Moved,
     pub(crate) proof: Proof,
-    /// Whether two that told the same run different engines.
+    /// Whether two that reported the same run different engines.
     pub(crate) by_two_engines: bool,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn agree(asked: &[Asked], readings: &[Reading<'_>]) -> bool {
 /// What is believed of each block.
 ///
 /// # Errors
-/// Several endpoints told a block, and no two of them the same.
+/// Several endpoints reported a block, and no two of them the same.
 pub(crate) fn believed(
     chain: Chain,
     asked: &[Asked],
@@ -65,8 +65,8 @@ pub(crate) fn believed(
             None => return Err(differ(chain, block, index, &readings)),
         };
         let by_two_engines = reading.is_some_and(|reading| is_by_two_engines(&readings, index, reading));
-        let told = reading.and_then(|reading| readings.get_mut(reading)?.moved.get_mut(index));
-        let moved = told.map(std::mem::take).unwrap_or_default();
+        let reported = reading.and_then(|reading| readings.get_mut(reading)?.moved.get_mut(index));
+        let moved = reported.map(std::mem::take).unwrap_or_default();
         believed.push(Believed { moved, proof, by_two_engines });
     }
     Ok(believed)
@@ -78,7 +78,7 @@ fn agreed(readings: &[Reading<'_>], index: usize) -> Option<usize> {
     received.iter().enumerate().position(|(at, one)| received[at + 1..].contains(one))
 }
 
-/// Whether who told the block at `index` as the reading `believed` does runs another engine.
+/// Whether who reported the block at `index` as the reading `believed` does runs another engine.
 fn is_by_two_engines(readings: &[Reading<'_>], index: usize, believed: usize) -> bool {
     let agreed = received(&readings[believed], index);
     let alike = readings.iter().filter(|reading| received(reading, index) == agreed);
@@ -94,10 +94,10 @@ fn received(reading: &Reading<'_>, index: usize) -> Received {
 }
 
 fn differ(chain: Chain, block: &Asked, index: usize, readings: &[Reading<'_>]) -> EvmError {
-    let told: Vec<Received> = readings.iter().map(|reading| received(reading, index)).collect();
+    let reported: Vec<Received> = readings.iter().map(|reading| received(reading, index)).collect();
     let mut ids: Vec<TxId> = Vec::new();
-    for one in &told {
-        let differing = one.iter().filter(|(key, count)| told.iter().any(|other| other.get(*key) != Some(*count)));
+    for one in &reported {
+        let differing = one.iter().filter(|(key, count)| reported.iter().any(|other| other.get(*key) != Some(*count)));
         ids.extend(differing.map(|((tx, ..), _)| *tx));
     }
     // Who was asked first says nothing of who lies.

@@ -1,4 +1,4 @@
-//! What is owned is proved by the state root, or it is not told.
+//! What is owned is proved by the state root, or it is not reported.
 
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,7 @@ async fn balance_of(
 }
 
 #[tokio::test]
-async fn balances_are_proved_in_one_request_and_told_in_order() {
+async fn balances_are_proved_in_one_request_and_reported_in_order() {
     let accounts = Accounts::recorded();
     let [before, after] = accounts.blocks();
     let node = Node::start(move |method, params| accounts.answer(method, params)).await;

@@ -53,16 +53,16 @@ async fn two_endpoints_agree_on_what_both_call_final() {
 async fn an_endpoint_that_stands_still_is_named_where_nothing_is_final_without_it() {
     let (first, frozen, source) = pair(mainnet(), ledger(30, 20), ledger(30, 20)).await;
     assert_eq!(settled(&source).await.waiting, None);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (latest, finalized) in [(33, 23), (36, 26), (40, 30)] {
         *first.ledger.lock().unwrap() = ledger(latest, finalized);
         let tip = settled(&source).await;
         assert_eq!((tip.latest.number, number(tip.finalized)), (latest, Some(20)));
-        told.push(tip.waiting.unwrap());
+        reported.push(tip.waiting.unwrap());
     }
     let (agreed, id) = (ledger(30, 20).reference(20), frozen.node.id());
     let expected = format!("1 of the 2 endpoints that must agree call a newer block final than {agreed}: not {id}");
-    assert_eq!(told, [&*expected; 3]);
+    assert_eq!(reported, [&*expected; 3]);
     assert_eq!(source.endpoints().snapshot()[1].state, EndpointState::Healthy);
     *frozen.ledger.lock().unwrap() = ledger(40, 30);
     let tip = settled(&source).await;
@@ -86,7 +86,7 @@ async fn an_endpoint_that_calls_a_block_final_and_never_shows_it_is_named() {
             let tip = settled(&source).await;
             assert_eq!((number(tip.finalized), tip.waiting), (Some(20), Some(expected.clone())));
         }
-        hiding.tell_the_truth();
+        hiding.report_the_truth();
         assert_eq!(number(settled(&source).await.finalized), Some(26));
     }
 }
@@ -333,7 +333,7 @@ async fn on_the_op_stack_l1_blocks_must_pass_since_safe_first_covered_a_block() 
     assert_eq!(step([100, 100], 10).await, None);
     assert_eq!(step([100, 100], 15).await, None);
     let begun = Instant::now();
-    let is_early = |told: Option<u64>| told.is_none() || begun.elapsed() >= L1_BLOCK;
+    let is_early = |reported: Option<u64>| reported.is_none() || begun.elapsed() >= L1_BLOCK;
     assert!(is_early(step([112, 112], 20).await), "the number leaps");
     tokio::time::sleep(L1_BLOCK).await;
     assert_eq!(step([112, 100], 20).await, None, "one alone cannot hurry it");
@@ -459,8 +459,11 @@ async fn a_transaction_is_neither_unknown_nor_superseded_while_an_endpoint_that_
             nodes.iter().for_each(|node| answers(node, Ok(Value::Null), used));
             // Who failed a moment ago is asked again, and may know as before.
             for _ in 0..2 {
-                let told = format!("{:?}", source.fate(&tx, &at).await.unwrap());
-                assert!(told.starts_with("Unheard") && told.contains(silent.node.id()), "{used} {life:?}: {told}");
+                let reported = format!("{:?}", source.fate(&tx, &at).await.unwrap());
+                assert!(
+                    reported.starts_with("Unheard") && reported.contains(silent.node.id()),
+                    "{used} {life:?}: {reported}"
+                );
             }
         }
         answers(&silent, Ok(Value::Null), "0x4");

@@ -102,9 +102,9 @@ async fn two_report_the_decimals_of_a_contract_or_that_there_is_none() {
         for live in [&first, &second] {
             live.lie(contract(answers.0.clone(), answers.1.clone()));
         }
-        let told = reported(&source).await;
-        assert_eq!(told.as_ref(), Ok(&expected));
-        assert_eq!(told.unwrap().is_under_its_program(), expected.program.is_some());
+        let reported = reported(&source).await;
+        assert_eq!(reported.as_ref(), Ok(&expected));
+        assert_eq!(reported.unwrap().is_under_its_program(), expected.program.is_some());
     }
     assert_eq!(source.facts(&AssetId::Native, REACHED).await.unwrap(), None);
     assert_trusted(&source);

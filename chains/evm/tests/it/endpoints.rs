@@ -51,7 +51,7 @@ impl Write for Lines {
 }
 
 #[tokio::test]
-async fn no_secret_of_a_url_is_ever_told() {
+async fn no_secret_of_a_url_is_ever_reported() {
     const KEYS: [&str; 6] =
         ["kanary-user", "kanary-pass", "kanary-path", "kanary-name", "kanary-value", "kanary-header"];
     let secret = |host: &str| {
@@ -77,31 +77,32 @@ async fn no_secret_of_a_url_is_ever_told() {
     let silly = Node::start(move |_, _| Ok(json!(repeat))).await;
     let wrong = Node::start(|_, _| Ok(json!("0x5"))).await;
     let dead = dead().await;
-    let mut told = String::new();
+    let mut reported = String::new();
     for host in [node.id(), rude.id(), forbidden.id(), redirect.id(), silly.id(), wrong.id(), &dead] {
         let source = secret(host);
         let check = source.check().await;
         let (tip, blocks) = (source.tip().await, source.blocks(5..=5, Read::FULL).await);
         assert_eq!(check.is_ok(), host == node.id(), "{host}: {check:?}");
-        told += &format!("{check:?} {tip:?} {blocks:?} {source:?} {source:#?} {:?}\n", source.endpoints().snapshot());
-        told += &check.map_err(|error| error.to_string()).err().unwrap_or_default();
+        reported +=
+            &format!("{check:?} {tip:?} {blocks:?} {source:?} {source:#?} {:?}\n", source.endpoints().snapshot());
+        reported += &check.map_err(|error| error.to_string()).err().unwrap_or_default();
     }
     for (text, reason) in
         [("ftp://kanary-path@host/", "is neither http nor https nor wss"), ("data:kanary-path", "neither")]
     {
         let error = EvmSource::new(mainnet(), &[text.parse().unwrap()]).unwrap_err();
         assert!(error.to_string().contains(reason), "{error}");
-        told += &format!("{error} {error:?}");
+        reported += &format!("{error} {error:?}");
     }
     drop(guard);
-    told += &String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    assert!(told.contains("the subscriber listens"));
+    reported += &String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert!(reported.contains("the subscriber listens"));
     for key in KEYS {
-        let at = told.find(key);
-        assert_eq!(at, None, "{key} was told: {:?}", at.map(|at| &told[at.saturating_sub(200)..at + 20]));
+        let at = reported.find(key);
+        assert_eq!(at, None, "{key} was told: {:?}", at.map(|at| &reported[at.saturating_sub(200)..at + 20]));
     }
     for expected in ["HTTP status 403", "HTTP status 301", "*** is no key", "cannot connect: Connection refused"] {
-        assert!(told.contains(expected), "{expected}");
+        assert!(reported.contains(expected), "{expected}");
     }
 }
 

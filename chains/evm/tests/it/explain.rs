@@ -1,4 +1,4 @@
-//! What is no leg, and why: the verdicts that a read tells when it is asked to explain.
+//! What is no leg, and why: the verdicts that a read reports when it is asked to explain.
 
 use alloy::primitives::{Address, B256, address};
 use landfall_chain::{
@@ -31,10 +31,10 @@ fn rejected(block: &Block) -> Vec<Short> {
 
 /// The rejected movements of block 16; a read that does not ask for them has none, and the same legs.
 async fn explained(network: Network, block: (Value, Value)) -> Vec<Short> {
-    let told = forge::read_as(network.clone(), block.clone(), EXPLAINED).await.unwrap();
+    let reported = forge::read_as(network.clone(), block.clone(), EXPLAINED).await.unwrap();
     let plain = forge::read_as(network, block, Read::FULL).await.unwrap();
-    assert_eq!((plain.rejected.len(), &plain.transfers), (0, &told.transfers));
-    rejected(&told)
+    assert_eq!((plain.rejected.len(), &plain.transfers), (0, &reported.transfers));
+    rejected(&reported)
 }
 
 async fn of(network: Network, tx: Tx) -> Vec<Short> {
@@ -78,7 +78,7 @@ async fn a_transactions_own_value_says_why_it_is_no_leg() {
     let oneself = mint::signer(1);
     let failed = Tx { value: 7, to: Some(BOB), success: false, ..Tx::default() };
     assert_eq!(of(ethereum(), failed).await, [("reverted_tx", ('N', SIGNER, BOB, 7, 0))]);
-    // Nothing else tells of it: so it is told, though it moves nothing.
+    // Nothing else tells of it: so it is reported, though it moves nothing.
     let failed_call = Tx { to: Some(USDC), success: false, ..Tx::default() };
     assert_eq!(of(ethereum(), failed_call).await, [("reverted_tx", ('N', SIGNER, USDC, 0, 0))]);
     let nothing = Tx { to: Some(BOB), ..Tx::default() };
@@ -101,9 +101,9 @@ async fn e21_a_listed_contract_is_no_token_below_its_block() {
         network.assets.iter_mut().filter(|asset| asset.symbol == "USDC").for_each(|asset| asset.from_block = from);
         let block = mint::block(16, B256::repeat_byte(1), &[tx()]);
         let block = forge::read_as(network, block, EXPLAINED).await.unwrap();
-        let told = rejected(&block);
+        let reported = rejected(&block);
         let fake: &[Short] = if is_leg { &[] } else { &[("fake_token", ('T', ALICE, BOB, 5, 0))] };
-        assert_eq!((block.transfers.len(), told.as_slice()), (usize::from(is_leg), fake), "{from}");
+        assert_eq!((block.transfers.len(), reported.as_slice()), (usize::from(is_leg), fake), "{from}");
     }
 }
 
@@ -132,8 +132,8 @@ async fn a_synthetic_deposit_that_fails_explains_its_value_and_keeps_its_mint() 
 async fn recorded_receipts_of_before_byzantium_prove_and_credit_nothing() {
     // Block 468,179: one transaction of 1.72769448 ETH, read off the fixture. Its receipt has a state root and no status.
     let ledger = Ledger::recorded(Chain::EthereumMainnet, "eth_mainnet", 468_179);
-    let (told, receipts) = ledger.blocks.into_values().next().unwrap();
-    let block = forge::read_as(ethereum(), (told, receipts), EXPLAINED).await.unwrap();
+    let (reported, receipts) = ledger.blocks.into_values().next().unwrap();
+    let block = forge::read_as(ethereum(), (reported, receipts), EXPLAINED).await.unwrap();
     assert_eq!(block.transfers, []);
     assert_eq!(block.rejected.len(), 1);
     let Rejected { transfer, verdict } = &block.rejected[0];
@@ -149,7 +149,7 @@ async fn what_a_recorded_pseudo_receipt_claims_is_unproved() {
     // [E18] The bridged token that the pseudo transaction mints is unlisted, and then it is listed.
     let bridged = address!("385eeac5cb85a38a9a07a70c73e0a3271cfb54a7");
     let ledger = Ledger::recorded(Chain::PolygonMainnet, "polygon_mainnet", 10_000_000);
-    let (told, receipts) = ledger.blocks.into_values().next().unwrap();
+    let (reported, receipts) = ledger.blocks.into_values().next().unwrap();
     let pseudo: B256 = receipts[5]["transactionHash"].as_str().unwrap().parse().unwrap();
     for (listed, verdict) in [(false, Verdict::FakeToken), (true, Verdict::Unproved)] {
         let mut network = network(Chain::PolygonMainnet).unwrap();
@@ -158,7 +158,7 @@ async fn what_a_recorded_pseudo_receipt_claims_is_unproved() {
             let symbol = "BRIDGED".to_owned();
             network.assets.push(landfall_chain::Asset { id, symbol, decimals: 18, from_block: 0 });
         }
-        let block = forge::read_as(network, (told.clone(), receipts.clone()), EXPLAINED).await.unwrap();
+        let block = forge::read_as(network, (reported.clone(), receipts.clone()), EXPLAINED).await.unwrap();
         assert!(block.transfers.iter().all(|leg| leg.asset != id));
         let claims: Vec<_> = block.rejected.iter().filter(|it| it.transfer.tx.id == TxId::Evm(pseudo.0)).collect();
         assert!(!claims.is_empty());

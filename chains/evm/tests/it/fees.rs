@@ -39,15 +39,15 @@ fn with_extra_data((block, mut receipts): (Value, Value), extra: Vec<u8>) -> (Va
 }
 
 #[tokio::test]
-async fn whom_the_fees_go_to_is_told_by_the_header_except_on_polygon() {
+async fn whom_the_fees_go_to_is_reported_by_the_header_except_on_polygon() {
     for (chain, prefix, number) in
         [(Chain::EthereumMainnet, "eth_mainnet", 16_899_757), (Chain::PolygonMainnet, "polygon_mainnet", 38_102_393)]
     {
         let (block, receipts) = recorded(chain, prefix, number);
         let miner: Address = block["miner"].as_str().unwrap().parse().unwrap();
-        let told = forge::read_as(network(chain).unwrap(), (block, receipts), Read::FULL).await.unwrap();
+        let fees_read = forge::read_as(network(chain).unwrap(), (block, receipts), Read::FULL).await.unwrap();
         let expected = (chain == Chain::EthereumMainnet).then(|| ChainAddress::Evm(miner.into()));
-        assert_eq!(told.fee_recipient, expected, "{chain}");
+        assert_eq!(fees_read.fee_recipient, expected, "{chain}");
     }
 }
 
@@ -81,11 +81,11 @@ async fn recorded_transactions_cost_what_their_receipts_say() {
             (!amount.is_zero()).then(|| (id, ChainAddress::Evm(payer.into()), amount, l1.or(blobs).is_none()))
         });
         let expected: Vec<_> = expected.collect();
-        let told = fees(chain, (block, receipts)).await;
-        let reported = told.iter().map(|fee| (fee.tx.id, fee.payer, fee.amount, fee.proved));
+        let fees_read = fees(chain, (block, receipts)).await;
+        let reported = fees_read.iter().map(|fee| (fee.tx.id, fee.payer, fee.amount, fee.proved));
         assert_eq!(reported.collect::<Vec<_>>(), expected, "{prefix}");
-        assert_eq!(told.len(), count, "{prefix}");
-        assert!(told.iter().all(|fee| matches!(fee.tx.life, TxLife::Nonce { signer, .. } if signer == fee.payer)));
+        assert_eq!(fees_read.len(), count, "{prefix}");
+        assert!(fees_read.iter().all(|fee| matches!(fee.tx.life, TxLife::Nonce { signer, .. } if signer == fee.payer)));
     }
 }
 
@@ -118,8 +118,8 @@ async fn blobs_are_paid_too_and_a_contradiction_about_them_leaves_the_fee_out() 
         (block, receipts)
     };
     // What a blob cost is in no root, nor is what a rollup adds.
-    let told = fees(Chain::EthereumMainnet, with(Some("0x40000"), Some("0x3"))).await;
-    assert_eq!(told.iter().map(|fee| fee.proved).collect::<Vec<_>>(), [false, true]);
+    let fees_read = fees(Chain::EthereumMainnet, with(Some("0x40000"), Some("0x3"))).await;
+    assert_eq!(fees_read.iter().map(|fee| fee.proved).collect::<Vec<_>>(), [false, true]);
     // Two blobs of 131,072 gas at 3, and a price of 7: no tip.
     let both = vec![7 * 21_000 + 2 * 131_072 * 3, 8 * 21_000];
     let other = vec![8 * 21_000];
@@ -157,8 +157,8 @@ async fn synthetic_receipts_of_the_op_stack_add_the_fees_for_l1_and_for_the_oper
             receipts[0][field] = json!(value);
         }
         assert_eq!(amounts(Chain::BaseMainnet, (block.clone(), receipts.clone())).await, expected, "{name}");
-        let told = fees(Chain::BaseMainnet, (block.clone(), receipts.clone())).await;
-        assert!(told.iter().all(|fee| !fee.proved), "{name}");
+        let fees_read = fees(Chain::BaseMainnet, (block.clone(), receipts.clone())).await;
+        assert!(fees_read.iter().all(|fee| !fee.proved), "{name}");
         // Elsewhere these fields mean nothing.
         assert_eq!(amounts(Chain::EthereumMainnet, (block, receipts)).await, [execution], "{name}");
     }
@@ -208,13 +208,14 @@ const MOST: &str = "0xffffffffffffffffffffffffffffffffffffffffffffffffffffffffff
 async fn what_comes_from_l1_pays_nothing() {
     let deposits = [Deposit { mint: Some(7), ..Deposit::default() }.entry(), Deposit::default().entry()];
     assert_eq!(amounts(Chain::BaseMainnet, forge::block(&deposits, &[])).await, [0; 0]);
-    // Recorded: deposits, and a transaction whose receipt tells nothing of L1.
+    // Recorded: deposits, and a transaction whose receipt reports nothing of L1.
     let anvil = recorded(Chain::BaseMainnet, "anvil_optimism", 1);
     assert_eq!(amounts(Chain::BaseMainnet, anvil).await, [0; 0]);
 }
 
 #[tokio::test]
 async fn the_payer_is_the_signer_and_not_who_is_called() {
-    let told = fees(Chain::EthereumMainnet, block(&[Tx { input: Bytes::from_static(&[1]), ..Tx::default() }])).await;
-    assert_eq!(told.iter().map(|fee| fee.payer).collect::<Vec<_>>(), [ChainAddress::Evm(SIGNER.into())]);
+    let fees_read =
+        fees(Chain::EthereumMainnet, block(&[Tx { input: Bytes::from_static(&[1]), ..Tx::default() }])).await;
+    assert_eq!(fees_read.iter().map(|fee| fee.payer).collect::<Vec<_>>(), [ChainAddress::Evm(SIGNER.into())]);
 }

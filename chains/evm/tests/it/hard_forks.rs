@@ -70,7 +70,7 @@ async fn a_header_field_of_the_future_at_the_only_endpoint_asks_for_an_upgrade()
     assert!(error.needs_upgrade && error.kind == SourceErrorKind::Permanent, "{error}");
     let text = error.to_string();
     assert!(text.contains("\"futureRoot\"") && text.contains("an upgrade is needed"), "{text}");
-    node.tell_the_truth();
+    node.report_the_truth();
     assert_eq!(source.tip().await.unwrap().latest.number, 20);
 }
 
@@ -90,14 +90,14 @@ async fn receipts_of_another_shape_behind_a_type_of_the_future_ask_for_an_upgrad
             let by_number = params[0].as_str().is_some_and(|block| block.len() < 10);
             (is_late && method == "eth_getBlockReceipts" && by_number).then_some(Ok(Value::Null))
         });
-        for read in [Read::FULL, Read { proof: ReadProof::Listed, ..Read::FULL }] {
+        for read in [Read::FULL, Read { proof: ReadProof::Candidate, ..Read::FULL }] {
             let error = first.node.source(mainnet()).blocks(16..=16, read).await.unwrap_err();
             assert!(error.needs_upgrade && error.kind == SourceErrorKind::Permanent, "{is_late} {read:?}: {error}");
             let text = error.to_string();
             assert!(text.contains("block 16 (0x") && text.contains("a transaction of type 0x05"), "{text}");
         }
     }
-    first.tell_the_truth();
+    first.report_the_truth();
     // All who answer must show it.
     let (known, receipts) = mint::block(16, B256::repeat_byte(1), &[Tx::default()]);
     for (ledger, needs_upgrade) in

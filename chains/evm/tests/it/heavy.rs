@@ -32,10 +32,10 @@ async fn heavy(refused: Refused, other_block: Option<usize>) -> (Live, Vec<U256>
                 Refused::Block(words) => Err((-32000, words.to_owned())),
                 Refused::Transaction(words) => {
                     let root = frame("CALL", address(0xaa), address(0xbb), 0, vec![]);
-                    let mut told = nested(&block, &vec![root; 40]);
-                    let hash = told[7]["txHash"].take();
-                    told[7] = json!({ "txHash": hash, "error": words });
-                    Ok(told)
+                    let mut reported = nested(&block, &vec![root; 40]);
+                    let hash = reported[7]["txHash"].take();
+                    reported[7] = json!({ "txHash": hash, "error": words });
+                    Ok(reported)
                 }
             }),
             "debug_traceTransaction" => {
@@ -137,7 +137,7 @@ async fn what_is_too_much_to_hold_at_once_is_asked_for_in_parts() {
     let node = padded(Arc::clone(&kib)).await;
     let source = node.source(traced());
     source.check().await.unwrap();
-    for read in [Read::FULL, Read { proof: ReadProof::Listed, ..Read::FULL }] {
+    for read in [Read::FULL, Read { proof: ReadProof::Candidate, ..Read::FULL }] {
         let requests = async |times: usize| {
             let mut requests = Vec::new();
             for _ in 0..times {

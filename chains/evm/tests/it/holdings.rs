@@ -1,4 +1,4 @@
-//! What addresses hold at a block is told alike by as many endpoints as must agree, or it is not told; and what is not told is
+//! What addresses hold at a block is reported alike by as many endpoints as must agree, or it is not reported; and what is not reported is
 //! never zero.
 
 use landfall_chain::{
@@ -66,7 +66,7 @@ async fn held(source: &EvmSource) -> Result<Holdings, SourceErrorKind> {
     source.holdings(&[OWNER], &ASSETS, &at()).await.map_err(|error: SourceError| error.kind)
 }
 
-fn told(native: u64, token: u64, proof: Proof) -> Holdings {
+fn reported(native: u64, token: u64, proof: Proof) -> Holdings {
     Holdings { proof, amounts: vec![vec![held_of(native), held_of(token)]] }
 }
 
@@ -80,17 +80,17 @@ fn assert_trusted(source: &EvmSource) {
 }
 
 #[tokio::test]
-async fn what_is_held_is_asked_for_by_the_hash_of_the_block_and_told_by_two() {
+async fn what_is_held_is_asked_for_by_the_hash_of_the_block_and_reported_by_two() {
     let (first, second, source) = two().await;
     first.lie(state(60, word(7)));
     second.lie(state(60, word(7)));
-    assert_eq!(held(&source).await, Ok(told(60, 7, Proof::TwoEndpoints)));
+    assert_eq!(held(&source).await, Ok(reported(60, 7, Proof::TwoEndpoints)));
     let both = source.holdings(&[OWNER, OTHER], &ASSETS, &at()).await.unwrap();
-    let each = &told(60, 7, Proof::TwoEndpoints).amounts[0];
+    let each = &reported(60, 7, Proof::TwoEndpoints).amounts[0];
     assert_eq!(both.amounts, [each.clone(), each.clone()]);
-    // Where an operator lets one suffice, its word is told as one's.
+    // Where an operator lets one suffice, its word is reported as one's.
     source.set_agree(1).unwrap();
-    assert_eq!(held(&source).await, Ok(told(60, 7, Proof::OneEndpoint)));
+    assert_eq!(held(&source).await, Ok(reported(60, 7, Proof::OneEndpoint)));
     let most = json!(format!("0x{}", "f".repeat(64)));
     first.lie(state(0, most));
     let most = Some(Holding { amount: U256::MAX, number: 20, through: 20 });
@@ -120,7 +120,11 @@ async fn an_answer_that_is_empty_short_or_refused_is_never_zero() {
             source.set_agree(2).unwrap();
             assert_eq!(held(&source).await, Err(SourceErrorKind::Transient), "{what} to {only}: one is not enough");
             source.set_agree(1).unwrap();
-            assert_eq!(held(&source).await, Ok(told(60, 7, Proof::OneEndpoint)), "{what} to {only}: another is asked");
+            assert_eq!(
+                held(&source).await,
+                Ok(reported(60, 7, Proof::OneEndpoint)),
+                "{what} to {only}: another is asked"
+            );
             assert_trusted(&source);
         }
     }
@@ -139,7 +143,7 @@ async fn a_block_of_another_fork_is_not_known_to_who_does_not_follow_it() {
 }
 
 #[tokio::test]
-async fn what_two_tell_differently_is_not_told_and_says_nothing_of_others() {
+async fn what_two_report_differently_is_not_reported_and_says_nothing_of_others() {
     let (first, second, source) = two().await;
     // One node answers for its newest block, whatever it is asked.
     first.lie(state(60, word(7)));
@@ -161,7 +165,7 @@ async fn a_third_endpoint_says_who_is_right() {
     for (live, token) in lives.iter().zip([0, 7, 7]) {
         live.lie(state(60, word(token)));
     }
-    assert_eq!(held(&source).await, Ok(told(60, 7, Proof::TwoEndpoints)));
+    assert_eq!(held(&source).await, Ok(reported(60, 7, Proof::TwoEndpoints)));
 }
 
 #[tokio::test]
@@ -189,7 +193,7 @@ async fn an_address_of_another_family_is_refused_for_good() {
 }
 
 #[tokio::test]
-async fn a_token_whose_contract_tells_no_amount_keeps_no_other_from_being_told() {
+async fn a_token_whose_contract_reports_no_amount_keeps_no_other_from_being_reported() {
     let cases: Vec<(&str, Answer)> = vec![
         ("geth", Err((3, "execution reverted: paused".to_owned()))),
         ("erigon", refused("execution reverted")),
@@ -210,13 +214,13 @@ async fn a_token_whose_contract_tells_no_amount_keeps_no_other_from_being_told()
             );
         }
         source.set_agree(2).unwrap();
-        let told = held(&source).await.unwrap();
-        assert_eq!((told.proof, told.amounts), (Proof::TwoEndpoints, vec![vec![held_of(60), None]]), "{what}");
+        let reported = held(&source).await.unwrap();
+        assert_eq!((reported.proof, reported.amounts), (Proof::TwoEndpoints, vec![vec![held_of(60), None]]), "{what}");
         // Another endpoint is asked, and one word is one's.
         second.lie(state(60, word(7)));
         assert_eq!(held(&source).await.unwrap().amounts, [[held_of(60), None]], "{what}");
         source.set_agree(1).unwrap();
-        assert_eq!(held(&source).await, Ok(self::told(60, 7, Proof::OneEndpoint)), "{what}");
+        assert_eq!(held(&source).await, Ok(self::reported(60, 7, Proof::OneEndpoint)), "{what}");
         assert_trusted(&source);
     }
 }

@@ -70,7 +70,7 @@ async fn a_block_that_the_roots_proved_is_traced_without_being_read_again() {
 async fn by_logs_too_a_block_that_is_traced_is_proved_by_its_receipts_and_no_logs_are_listed() {
     let live = tracing(&ledger(9, 2)).await;
     let source = live.node.source(traced());
-    let listed = Read { proof: ReadProof::Listed, ..Read::FULL };
+    let listed = Read { proof: ReadProof::Candidate, ..Read::FULL };
     let blocks = source.blocks(5..=6, listed).await.unwrap();
     assert_eq!(blocks.iter().map(|block| block.proof).collect::<Vec<_>>(), [Proof::Roots; 2]);
     let calls = live.take_calls();
@@ -94,7 +94,7 @@ async fn what_is_explained_is_read_again() {
 }
 
 #[tokio::test]
-async fn a_trace_that_two_endpoints_tell_costs_no_second_read_of_its_block_either() {
+async fn a_trace_that_two_endpoints_report_costs_no_second_read_of_its_block_either() {
     let ledger = ledger(9, 1);
     let (one, other) = (tracing(&ledger).await, tracing(&ledger).await);
     let source = hearing(traced(), &[&one.node, &other.node]).await;
@@ -122,8 +122,8 @@ async fn a_block_that_was_replaced_is_never_the_one_that_is_traced() {
     let replacing = ledger(7, 1);
     *live.ledger.lock().unwrap() = replacing.clone();
     // Read in full, or by its logs only: what was kept of its number is gone.
-    for proof in [ReadProof::Full, ReadProof::Listed] {
-        source.blocks(5..=5, Read { lane: Lane::Roots, proof, legs: Legs::Creditable }).await.unwrap();
+    for proof in [ReadProof::Full, ReadProof::Candidate] {
+        source.blocks(5..=5, Read { lane: Lane::Block, proof, legs: Legs::Creditable }).await.unwrap();
         let blocks = source.blocks(5..=5, FIRST).await.unwrap();
         assert_eq!(blocks[0].header.block, replacing.reference(5), "{proof:?}");
         assert_eq!(amounts(&blocks), [7], "{proof:?}");

@@ -95,7 +95,7 @@ async fn where_nobody_keeps_state_roots_only_the_old_blocks_wait_and_say_for_wha
 }
 
 #[tokio::test]
-async fn that_an_endpoint_was_in_quarantine_is_still_told_when_it_lacks_something_later() {
+async fn that_an_endpoint_was_in_quarantine_is_still_reported_when_it_lacks_something_later() {
     let mainnet = network(Chain::EthereumMainnet).unwrap();
     let (source, nodes) = nodes(mainnet, &old(), &[another_root]).await;
     read(&source, OLD).await.unwrap_err();

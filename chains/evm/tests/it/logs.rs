@@ -18,7 +18,7 @@ const USDC: Address = address!("A0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48");
 const FAKE: Address = Address::repeat_byte(0xfa);
 const PAYER: Address = Address::repeat_byte(0xaa);
 const ALICE: Address = Address::repeat_byte(0xa1);
-const LISTED: Read = Read { proof: ReadProof::Listed, ..Read::FULL };
+const LISTED: Read = Read { proof: ReadProof::Candidate, ..Read::FULL };
 
 /// Without traces: where they are read, so are receipts.
 fn mainnet() -> Network {
@@ -90,7 +90,7 @@ async fn a_live_block_by_its_logs_costs_two_requests_the_tip_included() {
 }
 
 #[tokio::test]
-async fn a_tip_that_another_node_told_is_read_by_number() {
+async fn a_tip_that_another_node_reported_is_read_by_number() {
     let node = node(|ledger, method, params| match method {
         "eth_getBlockByHash" => Ok(Value::Null),
         "eth_getLogs" if params[0]["blockHash"].is_null() => panic!("by range"),

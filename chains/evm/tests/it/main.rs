@@ -1,13 +1,13 @@
 //! The crate through its door: an `EvmSource` against a scripted node over real HTTP.
 //!
-//! - `node`: the scripted node; every lie a node can tell is a closure
+//! - `node`: the scripted node; every lie a node can report is a closure
 //! - `mint`: blocks made to measure, encoded by alloy's own types, so that ours are checked against them
 //! - `forge`: the same for what alloy has no types for; such blocks are called synthetic
 //! - `proof`: made blocks prove, tampered ones do not
 //! - `recorded`: blocks of mainnet, Base, Optimism, Polygon and anvil prove, with the legs that they should have
 //! - `tables`: those with many legs, held to tables of them; `recent`: those of 2023 to 2026, all of them
 //! - `legs`: what is a creditable leg and what is not
-//! - `native`: native currency told by the chain's own logs
+//! - `native`: native currency reported by the chain's own logs
 //! - `explain`: what is no leg, and why
 //! - `fees`, `signers`: what transactions cost, and who signed them
 //! - `op`, `polygon`, `withdrawals`: what comes from outside of a chain

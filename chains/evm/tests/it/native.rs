@@ -1,4 +1,4 @@
-//! Native currency told by the chain's own logs: Polygon's `LogTransfer` [E17, E18] and EIP-7708 [E20]. Synthetic
+//! Native currency reported by the chain's own logs: Polygon's `LogTransfer` [E17, E18] and EIP-7708 [E20]. Synthetic
 //! blocks; `recorded.rs` has Polygon's real ones.
 
 use alloy::primitives::{Address, B256, Log, U256, address, b256, keccak256};
@@ -108,7 +108,7 @@ async fn a_failed_transaction_of_polygon_moves_nothing() {
 }
 
 #[tokio::test]
-async fn value_sent_with_a_creation_on_polygon_is_told_by_its_log() {
+async fn value_sent_with_a_creation_on_polygon_is_reported_by_its_log() {
     let signer = mint::signer(1);
     let created = signer.create(3);
     let tx = Tx { from: signer, to: None, nonce: 3, ..pays(7, vec![moved(signer, created, 7)]) };

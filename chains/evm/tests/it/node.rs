@@ -73,9 +73,9 @@ impl Node {
         rewrite: impl Fn(String) -> String + Send + Sync + 'static,
         answer: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static,
     ) -> Node {
-        let told = Arc::new((rewrite, answer));
+        let reported = Arc::new((rewrite, answer));
         Node::start_raw(move |_, body| {
-            let (rewrite, answer) = told.as_ref();
+            let (rewrite, answer) = reported.as_ref();
             let reply = rewrite(reply(&body, answer));
             async move { (status, [("content-type", "application/json")], reply).into_response() }
         })
@@ -152,7 +152,7 @@ pub(crate) async fn settled(source: &EvmSource) -> Tip {
     source.tip().await.unwrap()
 }
 
-/// A source with these nodes, of which the first one leads and is asked first, however fast they are: it alone has told
+/// A source with these nodes, of which the first one leads and is asked first, however fast they are: it alone has reported
 /// a tip, and who leads stays before others at its number.
 pub(crate) async fn led_by_first(network: Network, nodes: &[&Live]) -> EvmSource {
     let source = source(network, &nodes.iter().map(|live| &live.node).collect::<Vec<_>>());
@@ -208,12 +208,12 @@ impl Live {
     pub(crate) async fn start(ledger: Ledger) -> Live {
         let (ledger, delay_ms) = (Arc::new(Mutex::new(ledger)), Arc::new(AtomicU64::new(0)));
         let (lie, calls) = (Arc::new(Mutex::new(None::<Lie>)), Arc::new(Mutex::new(Vec::new())));
-        let (truth, delay, lies, told) = (ledger.clone(), delay_ms.clone(), lie.clone(), calls.clone());
+        let (truth, delay, lies, reported) = (ledger.clone(), delay_ms.clone(), lie.clone(), calls.clone());
         let gate = Arc::new(RwLock::new(()));
         let passing = gate.clone();
         let respond = move |_: HeaderMap, body: String| {
             let body = reply(&body, &|method: &str, params: &Value| {
-                told.lock().unwrap().push((method.to_owned(), params.clone()));
+                reported.lock().unwrap().push((method.to_owned(), params.clone()));
                 let lie = lies.lock().unwrap().as_ref().and_then(|lie| lie(method, params));
                 lie.unwrap_or_else(|| truth.lock().unwrap().answer(method, params))
             });
@@ -231,7 +231,7 @@ impl Live {
         *self.lie.lock().unwrap() = Some(Box::new(lie));
     }
 
-    pub(crate) fn tell_the_truth(&self) {
+    pub(crate) fn report_the_truth(&self) {
         *self.lie.lock().unwrap() = None;
     }
 
@@ -374,7 +374,7 @@ impl Ledger {
     }
 }
 
-/// What the node of this chain tells as its id.
+/// What the node of this chain reports as its id.
 pub(crate) fn chain_id(chain: Chain) -> u64 {
     network(chain).unwrap().chain_ref["eip155:".len()..].parse().unwrap()
 }

@@ -65,9 +65,9 @@ async fn value_sent_with_a_synthetic_creation_goes_to_the_contract_of_the_proved
 }
 
 #[tokio::test]
-async fn whom_a_synthetic_creation_pays_is_told_by_its_receipt_also_where_blocks_are_read_by_logs() {
+async fn whom_a_synthetic_creation_pays_is_reported_by_its_receipt_also_where_blocks_are_read_by_logs() {
     let creation = || Deposit { from: ALICE, to: None, value: 3, ..Deposit::default() }.entry();
-    let listed = Read { proof: ReadProof::Listed, ..Read::FULL };
+    let listed = Read { proof: ReadProof::Candidate, ..Read::FULL };
     let base = || Network { native: Native::TOP_LEVEL, ..network(Chain::BaseMainnet).unwrap() };
     // With a log that is nobody's: a bloom of zeros would ask for the receipts anyway.
     let another = || {

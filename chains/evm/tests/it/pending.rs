@@ -21,7 +21,7 @@ async fn what_is_not_in_a_block_is_never_asked_for() {
     source.tip().await.unwrap();
     source.headers(range.clone()).await.unwrap();
     source.final_at(5).await.unwrap();
-    for read in [Read::FULL, Read { proof: ReadProof::Listed, ..Read::FULL }, FULL] {
+    for read in [Read::FULL, Read { proof: ReadProof::Candidate, ..Read::FULL }, FULL] {
         let _ = source.blocks(range.clone(), read).await;
     }
     let signer = ChainAddress::Evm(Address::repeat_byte(0xaa).into());

@@ -137,7 +137,7 @@ async fn the_state_sync_of_the_newest_block_costs_no_further_request() {
     let source = node.source(network(Chain::PolygonMainnet).unwrap());
     source.check().await.unwrap();
     node.take_requests();
-    for read in [Read::FULL, Read { proof: ReadProof::Listed, ..Read::FULL }] {
+    for read in [Read::FULL, Read { proof: ReadProof::Candidate, ..Read::FULL }] {
         source.tip().await.unwrap();
         assert_eq!(source.blocks(16..=16, read).await.unwrap().len(), 1);
         assert_eq!(node.take_requests(), 2, "the poll that tells of the block, and one that reads it");
@@ -166,16 +166,16 @@ async fn a_node_that_refuses_a_batch_for_the_encoding_in_it_is_asked_without() {
 }
 
 #[tokio::test]
-async fn a_state_sync_is_foreseen_of_the_block_that_was_told_only() {
+async fn a_state_sync_is_foreseen_of_the_block_that_was_reported_only() {
     // Of two branches, each with its own block 16.
     let elsewhere = Entry { logs: vec![transfer(USDC, Address::ZERO, BOB, 6)], ..state_sync() };
-    let [told, read] = [state_sync(), elsewhere]
+    let [reported, read] = [state_sync(), elsewhere]
         .map(|entry| Ledger { chain_id: chain_id(Chain::PolygonMainnet), ..Ledger::of([forge::block(&[entry], &[])]) });
     let (encoding, hash) = (raw(&state_sync()), read.blocks[&16].0["hash"].clone());
     let node = Node::start(move |method, params| match method {
         "eth_getRawTransactionByBlockHashAndIndex" if params[0] == hash => Ok(encoding.clone()),
         "eth_getRawTransactionByBlockHashAndIndex" => Ok(Value::Null),
-        _ if params[0] == "latest" => told.answer(method, params),
+        _ if params[0] == "latest" => reported.answer(method, params),
         _ => read.answer(method, params),
     })
     .await;

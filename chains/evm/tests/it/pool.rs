@@ -69,12 +69,12 @@ async fn the_highest_head_counts_and_one_that_lags_takes_nothing_back() {
     until("the lagging one's head", async || latest(&source).await == 12).await;
     *ahead.ledger.lock().unwrap() = ledger().up_to(15, Some(5));
     until("the other's head", async || latest(&source).await == 15).await;
-    let told: Vec<_> = source.endpoints().snapshot().into_iter().map(|status| status.latest).collect();
-    assert_eq!(told, [Some(15), Some(12)], "each has its own head");
+    let reported: Vec<_> = source.endpoints().snapshot().into_iter().map(|status| status.latest).collect();
+    assert_eq!(reported, [Some(15), Some(12)], "each has its own head");
 }
 
 #[tokio::test]
-async fn a_head_that_goes_back_on_the_only_endpoint_is_told_as_it_is() {
+async fn a_head_that_goes_back_on_the_only_endpoint_is_reported_as_it_is() {
     let node = Live::start(ledger().up_to(10, Some(5))).await;
     let source = node.node.source(mainnet());
     assert_eq!(latest(&source).await, 10);
@@ -172,7 +172,7 @@ async fn a_failing_endpoint_is_asked_again_only_after_growing_pauses() {
     let pauses = u32::try_from(asked - 2).unwrap();
     let least = Duration::from_millis(160) * (2_u32.pow(pauses) - 1);
     assert!(begun.elapsed() >= least, "{asked} of {polls} in {:?}", begun.elapsed());
-    bad.tell_the_truth();
+    bad.report_the_truth();
     until("it is back", async || {
         latest(&source).await;
         states(&source)[1] == EndpointState::Healthy
@@ -188,7 +188,7 @@ async fn the_only_endpoint_is_asked_again_at_once() {
     let error = source.tip().await.unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::Transient);
     assert!(error.to_string().contains("out of order"), "{error}");
-    node.tell_the_truth();
+    node.report_the_truth();
     assert_eq!(latest(&source).await, 20);
     assert_eq!(states(&source), [EndpointState::Healthy]);
 }
@@ -220,7 +220,7 @@ async fn a_failed_proof_quarantines_until_a_proved_header_of_the_agreed_chain() 
     // On another fork below what was agreed on it stays out, whatever it proves, where what is final is agreed on.
     source.set_agree(2).unwrap();
     *liar.ledger.lock().unwrap() = chain(3, 7);
-    liar.tell_the_truth();
+    liar.report_the_truth();
     until("it is looked at", async || {
         latest(&source).await;
         !liar.take_calls().is_empty()
@@ -243,7 +243,7 @@ async fn a_failed_proof_quarantines_until_a_proved_header_of_the_agreed_chain() 
 }
 
 #[tokio::test]
-async fn when_all_are_in_quarantine_that_may_pass_and_all_reasons_are_told() {
+async fn when_all_are_in_quarantine_that_may_pass_and_all_reasons_are_reported() {
     let (first, second, source) = two(ledger(), ledger()).await;
     latest(&source).await;
     first.lie(forged(&ledger()));
@@ -256,7 +256,7 @@ async fn when_all_are_in_quarantine_that_may_pass_and_all_reasons_are_told() {
     assert_eq!(error.kind, SourceErrorKind::Transient);
     let text = error.to_string();
     assert!(text.contains(first.node.id()) && text.contains(second.node.id()), "{text}");
-    first.tell_the_truth();
+    first.report_the_truth();
     until("one is back", async || source.tip().await.is_ok()).await;
 }
 
@@ -335,7 +335,7 @@ async fn a_method_that_is_not_served_is_remembered() {
 }
 
 #[tokio::test]
-async fn headers_come_from_whose_tip_was_told_so_that_a_fork_is_seen_whole() {
+async fn headers_come_from_whose_tip_was_reported_so_that_a_fork_is_seen_whole() {
     let (stale, moved, source) = two(ledger().up_to(10, Some(5)), ledger().up_to(9, Some(5))).await;
     source.check().await.unwrap();
     let tip = source.tip().await.unwrap();

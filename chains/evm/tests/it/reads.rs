@@ -222,7 +222,7 @@ async fn a_transaction_is_in_a_block_or_superseded_or_unknown() {
         })
         .await;
         match node.source(mainnet()).fate(&tx, &at).await.unwrap() {
-            Fate::Unheard { endpoints, why } => assert!(expected.is_none() && endpoints == node.id(), "{why}"),
+            Fate::Unanswered { endpoints, why } => assert!(expected.is_none() && endpoints == node.id(), "{why}"),
             fate => assert_eq!(Some(fate), expected),
         }
     }

@@ -58,7 +58,7 @@ fn own_values(chain: Chain) -> Network {
     network
 }
 
-const LISTED: Read = Read { proof: ReadProof::Listed, ..Read::FULL };
+const LISTED: Read = Read { proof: ReadProof::Candidate, ..Read::FULL };
 
 #[tokio::test]
 async fn blocks_of_2023_to_2026_prove_and_have_the_legs_of_their_tables() {
@@ -119,7 +119,7 @@ async fn a_recent_block_without_receipts_is_refused_when_anything_in_it_is_chang
 
 #[tokio::test]
 async fn a_block_of_2025_has_the_internal_legs_of_its_table() {
-    // No root covers a trace, so nothing else would tell.
+    // No root covers a trace, so nothing else would report.
     let hash = "475305be7d59a3c8e3c94af52308e16aa10ee671a27bb389b172dff2d5ad9b5f";
     unchanged(&[("eth_mainnet_22244135_traces", hash)]);
     let expected = table("eth_mainnet_22244135_traces");

@@ -1,4 +1,4 @@
-//! Who rests and why: asked earlier where it is lacked, left alone where it asked for that, and told with its reason.
+//! Who rests and why: asked earlier where it is lacked, left alone where it asked for that, and reported with its reason.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -54,7 +54,7 @@ async fn when_nobody_else_can_be_read_from_a_quarantine_is_looked_at_after_a_fif
         source.blocks(6..=6, Read::FULL).await.unwrap_err();
         assert_eq!(states(&source), [EndpointState::Quarantined; 2]);
         for node in [&first, &second] {
-            node.tell_the_truth();
+            node.report_the_truth();
         }
         assert_eq!(source.tip().await.unwrap().latest.number, 20);
         let took = begun.elapsed();
@@ -99,7 +99,7 @@ async fn while_too_few_can_agree_a_quarantine_is_shorter() {
         let begun = Instant::now();
         source.blocks(6..=6, Read::FULL).await.unwrap();
         assert_eq!(states(&source), [EndpointState::Quarantined, EndpointState::Healthy]);
-        first.tell_the_truth();
+        first.report_the_truth();
         until("it is back", async || {
             source.tip().await.unwrap();
             states(&source)[0] == EndpointState::Healthy
@@ -118,7 +118,7 @@ async fn too_many_requests_at_one_endpoint_never_stop_reading_from_the_other() {
         let mut longest = Duration::ZERO;
         for (limited, other) in [(&first, &second), (&second, &first), (&first, &second)] {
             refuse(limited, "rate limit exceeded");
-            other.tell_the_truth();
+            other.report_the_truth();
             let begun = Instant::now();
             // One retry at most: who was limited a moment ago is the only one now.
             let tip = match source.tip().await {
@@ -168,17 +168,20 @@ async fn why_nobody_can_be_asked_names_each_endpoint_with_its_own_reason() {
     refuse(&second, "out of order");
     let text = source.tip().await.unwrap_err().to_string();
     assert!(!text.contains("checked by no other"), "{text}");
-    let told: Vec<&str> = text.split("; ").collect();
-    assert!(told.len() == 2 && told[0].contains(first.node.id()) && told[1].contains(second.node.id()), "{text}");
-    assert!(is_left_alone(told[0]) && told[1].contains("out of order"), "{text}");
+    let reported: Vec<&str> = text.split("; ").collect();
+    assert!(
+        reported.len() == 2 && reported[0].contains(first.node.id()) && reported[1].contains(second.node.id()),
+        "{text}"
+    );
+    assert!(is_left_alone(reported[0]) && reported[1].contains("out of order"), "{text}");
 }
 
 /// A node that refuses one request when it is told to, and names no pause.
 async fn refusing_once() -> (Node, Arc<AtomicBool>) {
     let (refuses, ledger) = (Arc::new(AtomicBool::new(false)), Arc::new(ledger()));
-    let told = Arc::clone(&refuses);
+    let reported = Arc::clone(&refuses);
     let node = Node::start_raw(move |_, body| {
-        let (is_refused, ledger) = (told.swap(false, Ordering::Relaxed), Arc::clone(&ledger));
+        let (is_refused, ledger) = (reported.swap(false, Ordering::Relaxed), Arc::clone(&ledger));
         async move {
             if is_refused {
                 return StatusCode::TOO_MANY_REQUESTS.into_response();
@@ -215,7 +218,7 @@ async fn another_healthy_endpoint_is_asked_rather_than_one_that_must_be_waited_f
     let source = led_by_first(mainnet(), &[&first, &second]).await;
     refuse(&first, "rate limit exceeded");
     source.blocks(6..=6, Read::FULL).await.unwrap();
-    first.tell_the_truth();
+    first.report_the_truth();
     until("the first is back, and leads", async || {
         let latest = source.tip().await.unwrap().latest;
         first.ledger.lock().unwrap().blocks = ledger().blocks;
@@ -239,11 +242,11 @@ async fn another_healthy_endpoint_is_asked_rather_than_one_that_must_be_waited_f
 /// A node that lets whoever asks for blocks wait in vain while it is told to; and how often it was asked for some.
 async fn silent_on_blocks() -> (Node, Arc<AtomicBool>, Arc<AtomicUsize>) {
     let (hangs, asked, ledger) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)), Arc::new(ledger()));
-    let (told, count) = (Arc::clone(&hangs), Arc::clone(&asked));
+    let (reported, count) = (Arc::clone(&hangs), Arc::clone(&asked));
     let node = Node::start_raw(move |_, body| {
         let is_of_blocks = body.contains("eth_getBlockReceipts");
         count.fetch_add(usize::from(is_of_blocks), Ordering::Relaxed);
-        let (is_silent, ledger) = (is_of_blocks && told.load(Ordering::Relaxed), Arc::clone(&ledger));
+        let (is_silent, ledger) = (is_of_blocks && reported.load(Ordering::Relaxed), Arc::clone(&ledger));
         async move {
             if is_silent {
                 // Longer than a request takes that comes to something.

@@ -1,4 +1,4 @@
-//! Where in a range of blocks to look: what is not told holds nothing of ours, whatever the node leaves out.
+//! Where in a range of blocks to look: what is not reported holds nothing of ours, whatever the node leaves out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,7 +64,7 @@ fn numbers(candidates: &Candidates) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn the_blocks_that_pay_or_are_paid_by_a_watched_address_are_told_with_every_header() {
+async fn the_blocks_that_pay_or_are_paid_by_a_watched_address_are_reported_with_every_header() {
     let ledger = ledger();
     let (candidates, requests) = scan(logged(), move |method, params| ledger.answer(method, params)).await;
     assert_eq!(numbers(&candidates), [12, 33, 40]);
@@ -74,7 +74,7 @@ async fn the_blocks_that_pay_or_are_paid_by_a_watched_address_are_told_with_ever
 }
 
 #[tokio::test]
-async fn who_paid_for_a_transaction_that_moved_nothing_is_told_where_transactions_are_read_and_not_by_logs() {
+async fn who_paid_for_a_transaction_that_moved_nothing_is_reported_where_transactions_are_read_and_not_by_logs() {
     let (payer, number) = (mint::signer(1), 1);
     let idle = Tx { from: payer, to: Some(BOB), ..Tx::default() };
     // The other transaction's log keeps the bloom from saying nothing, which would be a reason to look.
@@ -95,7 +95,7 @@ async fn who_paid_for_a_transaction_that_moved_nothing_is_told_where_transaction
 }
 
 #[tokio::test]
-async fn a_block_whose_logs_are_left_out_is_told_by_its_bloom() {
+async fn a_block_whose_logs_are_left_out_is_reported_by_its_bloom() {
     let ledger = ledger();
     let (candidates, _) = scan(logged(), move |method, params| {
         let mut answer = ledger.answer(method, params)?;
@@ -192,7 +192,7 @@ async fn a_request_that_fails_behind_others_leaves_what_was_found_before_it() {
         // Nothing stands before it now.
         let error = source.candidates(50..=60, Watched::Asked(&|_| true)).await.unwrap_err();
         assert!(error.kind == SourceErrorKind::Transient && error.to_string().contains("down"), "{error}");
-        live.tell_the_truth();
+        live.report_the_truth();
         let rest = linked(source.candidates(50..=60, Watched::Asked(&|_| true)).await.unwrap());
         assert_eq!(rest.headers.len(), 11);
     }
@@ -302,14 +302,14 @@ async fn where_value_is_not_logged_transactions_are_looked_at_too() {
 
 #[tokio::test]
 async fn a_mint_of_the_op_stack_is_found_although_its_native_movements_are_logged() {
-    // [E19] It mints for Alice; it creates a contract whose address only its receipt tells; it mints for somebody else.
+    // [E19] It mints for Alice; it creates a contract whose address only its receipt reports; it mints for somebody else.
     let mint = Deposit { from: ALICE, to: Some(BOB), mint: Some(7), ..Deposit::default() };
     let creation = Deposit { from: BOB, to: None, value: 7, ..Deposit::default() };
     let other = Deposit { from: PAYER, to: Some(BOB), mint: Some(7), ..Deposit::default() };
     for (deposit, expected) in [(mint, vec![16]), (creation, vec![16]), (other, vec![])] {
         let mut base = network(Chain::BaseMainnet).unwrap();
         base.native = Native { source: NativeSource::TopLevel, eip7708_from: Some(0) };
-        // Without a log the bloom would say nothing, and the block be told for that.
+        // Without a log the bloom would say nothing, and the block be reported for that.
         let entry = Entry { logs: vec![transfer(FAKE, PAYER, BOB, 1)], ..deposit.entry() };
         let known = Ledger::of([forge::block(&[entry], &[])]);
         let ledger = Ledger { chain_id: chain_id(base.chain), ..known };

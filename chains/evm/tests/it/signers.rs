@@ -54,9 +54,9 @@ async fn recorded_transactions_were_signed_by_whom_their_nodes_named() {
     ] {
         for number in numbers {
             let ledger = Ledger::recorded(chain, prefix, *number);
-            let (told, receipts) = ledger.blocks.into_values().next().unwrap();
-            let block = read(chain, (told.clone(), receipts)).await;
-            for tx in references(&told) {
+            let (reported, receipts) = ledger.blocks.into_values().next().unwrap();
+            let block = read(chain, (reported.clone(), receipts)).await;
+            for tx in references(&reported) {
                 block.signers.prove(&tx).unwrap();
                 assert!(block.signers.prove(&named(tx, BOB)).is_err(), "{chain} {number}");
                 count += 1;
@@ -73,9 +73,9 @@ async fn every_type_of_transaction_has_its_signer_proved() {
         .zip(kinds.into_iter().cycle())
         .map(|(nonce, kind)| Tx { kind, nonce, from: mint::signer(2), ..Tx::default() })
         .collect();
-    let (told, receipts) = mint::block(16, B256::repeat_byte(1), &txs);
-    let block = read(Chain::EthereumMainnet, (told.clone(), receipts)).await;
-    for tx in references(&told) {
+    let (reported, receipts) = mint::block(16, B256::repeat_byte(1), &txs);
+    let block = read(Chain::EthereumMainnet, (reported.clone(), receipts)).await;
+    for tx in references(&reported) {
         block.signers.prove(&tx).unwrap();
         assert!(block.signers.prove(&named(tx, mint::signer(3))).is_err());
     }
@@ -122,9 +122,9 @@ async fn the_signer_is_proved_at_once_where_it_decides_about_a_leg() {
         ("a creation without value", Tx { value: 0, ..pays(None) }, other, true),
         ("a call of oneself without value", Tx { value: 0, ..pays(Some(other)) }, other, true),
     ];
-    for (name, tx, told, accepted) in cases {
+    for (name, tx, reported, accepted) in cases {
         let (mut block, receipts) = mint::block(16, B256::repeat_byte(1), &[tx]);
-        block["transactions"][0]["from"] = json!(told);
+        block["transactions"][0]["from"] = json!(reported);
         match forge::read(Chain::EthereumMainnet, (block, receipts)).await {
             Ok(_) => assert!(accepted, "{name}"),
             Err(error) => {
@@ -170,8 +170,8 @@ async fn a_synthetic_transaction_that_l1_sent_before_bedrock_has_no_signature() 
         (Chain::OptimismMainnet, (29, 5, 5), false),
     ];
     for (chain, (v, r, s), proves) in cases {
-        let (told, receipts) = forge::block(&[legacy(v, r, s)], &[]);
-        let block = read(chain, (told.clone(), receipts)).await;
-        assert_eq!(block.signers.prove(&references(&told)[0]).is_ok(), proves, "{chain} {v} {r} {s}");
+        let (reported, receipts) = forge::block(&[legacy(v, r, s)], &[]);
+        let block = read(chain, (reported.clone(), receipts)).await;
+        assert_eq!(block.signers.prove(&references(&reported)[0]).is_ok(), proves, "{chain} {v} {r} {s}");
     }
 }

@@ -25,8 +25,8 @@ pub(crate) fn table(name: &str) -> Vec<String> {
         let sum = sums.entry(fields[1]).or_default();
         *sum = (sum.0 + 1, sum.1 + fields[4].parse::<U256>().unwrap());
     }
-    let told = sums.iter().map(|(asset, (count, sum))| format!("# {asset}: {count} legs, {sum} in all"));
-    assert_eq!(head, told.collect::<Vec<_>>(), "{name}");
+    let reported = sums.iter().map(|(asset, (count, sum))| format!("# {asset}: {count} legs, {sum} in all"));
+    assert_eq!(head, reported.collect::<Vec<_>>(), "{name}");
     legs
 }
 
@@ -68,8 +68,8 @@ async fn a_block_of_ethereum_has_the_ninety_three_internal_legs_of_its_table() {
     assert_eq!(expected.len(), 93);
     // Of 118 frames below a root frame that show value; the rest are delegate calls and failed transactions.
     let block = recorded(Chain::EthereumMainnet, "eth_mainnet", 16_899_757).await;
-    let told = lines(&block).lines().map(|line| line.replacen(' ', " native ", 1)).collect::<Vec<_>>();
-    assert_eq!(told, expected);
+    let reported = lines(&block).lines().map(|line| line.replacen(' ', " native ", 1)).collect::<Vec<_>>();
+    assert_eq!(reported, expected);
 }
 
 #[tokio::test]
@@ -77,15 +77,15 @@ async fn a_block_of_polygon_has_the_legs_that_its_values_and_traces_show() {
     // [E17] What the crate takes from the chain's own logs, the table has from the values of transactions and frames.
     // Those and tokens have no order between them there.
     let expected = table("polygon_mainnet_43200000_roots");
-    let told = legs(Chain::PolygonMainnet, 43_200_000, &[USDC_E_POLYGON, WETH_POLYGON]).await;
+    let reported = legs(Chain::PolygonMainnet, 43_200_000, &[USDC_E_POLYGON, WETH_POLYGON]).await;
     let of = |lines: Vec<&str>, is_native: bool| {
         let kept = lines.into_iter().filter(|line| line.contains(" native ") == is_native);
         kept.map(str::to_owned).collect::<Vec<_>>()
     };
     for (is_native, count) in [(true, 19), (false, 9)] {
-        let told = of(by_line(&told), is_native);
-        assert_eq!(told.len(), count);
-        assert_eq!(told, of(expected.iter().map(String::as_str).collect(), is_native));
+        let reported = of(by_line(&reported), is_native);
+        assert_eq!(reported.len(), count);
+        assert_eq!(reported, of(expected.iter().map(String::as_str).collect(), is_native));
     }
 }
 

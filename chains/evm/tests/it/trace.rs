@@ -11,7 +11,7 @@ use crate::node::{Answer, Ledger, Node, mainnet};
 pub(crate) const NESTED: &str = "debug_traceBlockByHash";
 pub(crate) const FLAT: &str = "trace_block";
 /// Traces by one endpoint, what is no credit too.
-pub(crate) const LISTED: Read = Read { lane: Lane::Traces, proof: ReadProof::Listed, legs: Legs::Explained };
+pub(crate) const LISTED: Read = Read { lane: Lane::Traces, proof: ReadProof::Candidate, legs: Legs::Explained };
 /// Traces by two endpoints where there are two.
 pub(crate) const FULL: Read = Read { proof: ReadProof::Full, ..LISTED };
 
@@ -19,7 +19,7 @@ pub(crate) const fn address(byte: u8) -> Address {
     Address::repeat_byte(byte)
 }
 
-/// A frame as `callTracer` tells it.
+/// A frame as `callTracer` reports it.
 pub(crate) fn frame(kind: &str, from: Address, to: Address, value: u64, calls: Vec<Value>) -> Value {
     let mut frame = json!({ "from": from, "gas": "0x5208", "input": "0x", "to": to, "type": kind });
     if !calls.is_empty() {
@@ -108,7 +108,7 @@ pub(crate) fn tracing(ledger: Ledger, method: &'static str, traces: Value) -> im
     }
 }
 
-/// The one block of `ledger`, read from a node that tells `traces` by `method`.
+/// The one block of `ledger`, read from a node that reports `traces` by `method`.
 pub(crate) async fn read(
     network: Network,
     ledger: Ledger,

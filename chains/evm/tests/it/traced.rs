@@ -1,6 +1,6 @@
 //! Real traces have the legs that were written down for them, and what anvil moved agrees with what is owned there.
 //!
-//! `testdata/SOURCES.md` says where each is from. The traces of mainnet and Polygon are told as recorded, below
+//! `testdata/SOURCES.md` says where each is from. The traces of mainnet and Polygon are reported as recorded, below
 //! `result`, because their source kept the frames only.
 
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ pub(crate) fn verdicts(block: &Block) -> BTreeMap<&'static str, usize> {
 
 #[test]
 fn the_recorded_traces_are_unchanged() {
-    // No root covers a trace, so nothing else would tell.
+    // No root covers a trace, so nothing else would report.
     unchanged(&[
         ("eth_mainnet_4404763_traces", "5e7e7bcc0f47566c7097a7f0d1a05e3a9490a3e0a7e5bd8a1455283f72f2f408"),
         ("eth_mainnet_11098450_traces", "dd390e3af1b11ebca74f8b24eedd20a500e50d8a75b299995d49b931e1af4e92"),
@@ -154,7 +154,7 @@ async fn a_block_of_ethereum_with_proxies_credits_none_of_their_implementations(
 }
 
 #[tokio::test]
-async fn what_weth_is_paid_and_pays_is_what_its_own_logs_tell() {
+async fn what_weth_is_paid_and_pays_is_what_its_own_logs_report() {
     // An oracle that no tracer wrote: proved logs. A deposit by the transaction's own value is the roots'.
     const DEPOSIT: &str = "0xe1fffcc4923d04b559f4d29a8bfc6cda04eb5b0d3c460751c2402c5c5cc9109c";
     const WITHDRAWAL: &str = "0x7fcf532c15f0a6db0bd6d0e038bea71d30d808c7d98cb3bf7268a95bf5081b65";
@@ -167,8 +167,8 @@ async fn what_weth_is_paid_and_pays_is_what_its_own_logs_tell() {
         for (tx, receipt) in block["transactions"].as_array().unwrap().iter().zip(receipts.as_array().unwrap()) {
             for log in receipt["logs"].as_array().unwrap() {
                 let by_root = log["topics"][0] == DEPOSIT && tx["to"].as_str() == Some(&format!("{WETH:?}"));
-                let told = log["topics"][0] == DEPOSIT || log["topics"][0] == WITHDRAWAL;
-                if told && !by_root && log["address"].as_str() == Some(&format!("{WETH:?}")) {
+                let reported = log["topics"][0] == DEPOSIT || log["topics"][0] == WITHDRAWAL;
+                if reported && !by_root && log["address"].as_str() == Some(&format!("{WETH:?}")) {
                     let amount: U256 = log["data"].as_str().unwrap().parse().unwrap();
                     logged.push((tx["hash"].as_str().unwrap().to_owned(), amount));
                 }
@@ -186,9 +186,9 @@ async fn what_weth_is_paid_and_pays_is_what_its_own_logs_tell() {
 }
 
 #[tokio::test]
-async fn the_traces_of_polygon_tell_what_its_logs_tell() {
+async fn the_traces_of_polygon_report_what_its_logs_report() {
     // [E17] bor writes a LogTransfer from 0x1010 for every movement: an oracle that no tracer wrote. Root values are
-    // not told by the lane, so they are taken out of the logs: the one whose ends and amount are the transaction's.
+    // not reported by the lane, so they are taken out of the logs: the one whose ends and amount are the transaction's.
     const LOG_TRANSFER: &str = "0xe6497e3ee548a3372136af2fcb0696db31fc6cf20260707645068bd3fe97f3c4";
     let ledger = Ledger::recorded(Chain::PolygonMainnet, "polygon_mainnet", 38_102_393);
     let (block, receipts) = &ledger.blocks[&38_102_393];
@@ -222,7 +222,7 @@ async fn inside(method: &'static str) -> Block {
 }
 
 #[tokio::test]
-async fn what_a_contract_moves_in_every_way_is_told_alike_by_both_methods_of_anvil() {
+async fn what_a_contract_moves_in_every_way_is_reported_alike_by_both_methods_of_anvil() {
     let block = inside(NESTED).await;
     assert_eq!(block.transfers, inside(FLAT).await.transfers);
     // From the contract's source; 11 and 12 pass through what is made and destroyed, 13, 14 and 8 stay there.

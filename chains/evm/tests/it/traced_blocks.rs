@@ -14,7 +14,7 @@ use crate::traced::{lines, recorded, unchanged, verdicts};
 
 #[test]
 fn these_recorded_traces_are_unchanged() {
-    // No root covers a trace, so nothing else would tell.
+    // No root covers a trace, so nothing else would report.
     unchanged(&[
         ("eth_ropsten_10994_traces", "43cc4971541a1bdd88f4db7c393d3608a3fdae71a0139f92855b5042321a23b4"),
         ("eth_ropsten_239782_traces", "5dbf064a554ef5e2e655a6cc434b2ffbe92645939d1521734af6c7752b0694ca"),
@@ -55,7 +55,7 @@ async fn blocks_of_2017_and_2019_have_the_internal_legs_that_were_written_down()
 }
 
 #[tokio::test]
-async fn what_moved_inside_before_byzantium_is_told_and_credits_nothing() {
+async fn what_moved_inside_before_byzantium_is_reported_and_credits_nothing() {
     // Counted by a script: calls, creations and self-destructions with value below a root frame, to another than who pays.
     // In 239,782 it is a payment inside a frame that failed, in a transaction that may have succeeded.
     let cases = [
@@ -100,7 +100,7 @@ async fn blocks_of_optimism_and_base_have_the_internal_legs_that_were_written_do
     let block = recorded(Chain::OptimismMainnet, "optimism_mainnet", 109_860_869).await;
     assert_eq!(lines(&block), expected);
     assert_eq!(verdicts(&block).get("delegatecall"), Some(&1));
-    // Nothing but what the sequencer puts into each block; a deposit whose mint and value the roots tell.
+    // Nothing but what the sequencer puts into each block; a deposit whose mint and value the roots report.
     for (chain, prefix, number) in
         [(Chain::OptimismMainnet, "optimism_mainnet", 105_237_730), (Chain::BaseMainnet, "base_mainnet", 77_976)]
     {
@@ -109,7 +109,7 @@ async fn blocks_of_optimism_and_base_have_the_internal_legs_that_were_written_do
 }
 
 #[tokio::test]
-async fn the_traces_of_another_block_of_polygon_tell_what_its_logs_tell() {
+async fn the_traces_of_another_block_of_polygon_report_what_its_logs_report() {
     // [E17] As for block 38,102,393: bor's own logs are an oracle that no tracer wrote.
     const LOG_TRANSFER: &str = "0xe6497e3ee548a3372136af2fcb0696db31fc6cf20260707645068bd3fe97f3c4";
     let ledger = Ledger::recorded(Chain::PolygonMainnet, "polygon_mainnet", 43_200_000);

@@ -19,7 +19,7 @@ use crate::node::{Ledger, Live, Node, chain_id, led_by_first, mainnet, reply};
 use crate::trace::{FLAT, FULL, LISTED, NESTED, address, flat, frame, nested, traced, tracing};
 
 /// A block with one transaction, and its trace, in which `amount` moves inside.
-pub(crate) fn told(amount: u64) -> (Ledger, Value, Value) {
+pub(crate) fn reported(amount: u64) -> (Ledger, Value, Value) {
     let ledger = Ledger::of(mint::chain(5, vec![vec![Tx::default()]]));
     let block = ledger.blocks[&5].0.clone();
     let inner = frame("CALL", address(0xbb), address(0x0b), amount, vec![]);
@@ -30,13 +30,13 @@ pub(crate) fn told(amount: u64) -> (Ledger, Value, Value) {
 
 /// A node that traces by `method`; by none when it is neither.
 pub(crate) async fn tracer(method: &'static str, amount: u64) -> Node {
-    let (ledger, nested, flat) = told(amount);
+    let (ledger, nested, flat) = reported(amount);
     Node::start(tracing(ledger, method, if method == FLAT { flat } else { nested })).await
 }
 
 /// A node that refuses every trace with these words.
 async fn refusing(code: i64, words: &'static str) -> Node {
-    let (ledger, ..) = told(5);
+    let (ledger, ..) = reported(5);
     Node::start(move |method, params| match method {
         NESTED | FLAT => Err((code, words.to_owned())),
         _ => ledger.answer(method, params),
@@ -46,7 +46,7 @@ async fn refusing(code: i64, words: &'static str) -> Node {
 
 /// A node that traces by `method`, and may change its mind.
 pub(crate) async fn live(method: &'static str, amount: u64) -> Live {
-    let (ledger, nested, flat) = told(amount);
+    let (ledger, nested, flat) = reported(amount);
     let live = Live::start(ledger.clone()).await;
     let answer = tracing(ledger, method, if method == FLAT { flat } else { nested });
     live.lie(move |method, params| Some(answer(method, params)));
@@ -137,7 +137,7 @@ async fn a_second_endpoint_that_fails_does_not_narrow_what_the_first_one_traces(
 
 #[tokio::test]
 async fn what_is_not_traced_costs_no_trace_and_has_no_internal_legs() {
-    let (ledger, traces, _) = told(5);
+    let (ledger, traces, _) = reported(5);
     let mut top_level = mainnet();
     top_level.native = Native::TOP_LEVEL;
     let mut logged = traced();
@@ -165,7 +165,7 @@ async fn what_is_not_traced_costs_no_trace_and_has_no_internal_legs() {
 
 #[tokio::test]
 async fn the_lane_of_roots_never_asks_for_a_trace() {
-    let (ledger, traces, _) = told(5);
+    let (ledger, traces, _) = reported(5);
     let node = Node::start(tracing(ledger, NESTED, traces)).await;
     let source = node.source(traced());
     source.check().await.unwrap();
@@ -175,7 +175,7 @@ async fn the_lane_of_roots_never_asks_for_a_trace() {
 }
 
 #[tokio::test]
-async fn rejected_movements_are_told_only_when_they_are_asked_for() {
+async fn rejected_movements_are_reported_only_when_they_are_asked_for() {
     let node = tracer(NESTED, 0).await;
     for (legs, expected) in [(Legs::Creditable, 0), (Legs::Explained, 1)] {
         let block = node.source(traced()).blocks(5..=5, Read { legs, ..LISTED }).await.unwrap().remove(0);
@@ -184,8 +184,8 @@ async fn rejected_movements_are_told_only_when_they_are_asked_for() {
 }
 
 #[tokio::test]
-async fn an_endpoint_without_both_methods_is_told_with_what_to_do_and_asked_again() {
-    let (ledger, traces, _) = told(5);
+async fn an_endpoint_without_both_methods_is_reported_with_what_to_do_and_asked_again() {
+    let (ledger, traces, _) = reported(5);
     let paid = Arc::new(AtomicBool::new(false));
     let enabled = paid.clone();
     let answer = tracing(ledger, NESTED, traces);
@@ -213,7 +213,7 @@ async fn an_endpoint_without_both_methods_is_told_with_what_to_do_and_asked_agai
 }
 
 #[tokio::test]
-async fn the_words_of_a_missing_method_are_told_from_those_of_a_missing_block_or_state() {
+async fn the_words_of_a_missing_method_are_reported_from_those_of_a_missing_block_or_state() {
     let missing = [
         (-32601, "the method debug_traceBlockByHash does not exist/is not available"),
         (-32601, "Method not found"),
@@ -275,7 +275,7 @@ async fn another_endpoint_traces_what_the_first_one_read() {
 
 #[tokio::test]
 async fn a_method_that_disappears_is_replaced_by_the_other() {
-    let (ledger, nested, flat) = told(5);
+    let (ledger, nested, flat) = reported(5);
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let node = Node::start(move |method, params| match method {
@@ -338,7 +338,7 @@ impl Broken {
 
 /// A node at which the method `bad` is broken so, and the other one works; which methods it was asked for traces by.
 async fn half_broken(bad: &'static str, broken: Broken) -> (Node, Arc<Mutex<Vec<&'static str>>>) {
-    let (ledger, nested, flat) = told(5);
+    let (ledger, nested, flat) = reported(5);
     let asked = Arc::new(Mutex::new(Vec::new()));
     let (calls, answers) = (asked.clone(), Arc::new((ledger, nested, flat)));
     let node = Node::start_raw(move |_, body| {
@@ -387,7 +387,7 @@ async fn when_one_method_fails_in_whatever_way_the_other_is_asked_before_the_blo
 
 #[tokio::test]
 async fn a_method_that_worked_and_breaks_is_left_for_the_other_and_the_other_for_it_when_that_breaks() {
-    let (ledger, nested, flat) = told(5);
+    let (ledger, nested, flat) = reported(5);
     let broken = Arc::new(Mutex::new(""));
     let (asked, bad) = (Arc::new(Mutex::new(Vec::new())), broken.clone());
     let calls = asked.clone();
@@ -426,8 +426,8 @@ async fn a_method_that_an_endpoint_does_not_have_is_asked_for_once_however_often
 }
 
 #[tokio::test]
-async fn what_one_method_tells_in_no_usable_way_is_asked_for_by_the_other() {
-    let (ledger, mut broken, flat) = told(5);
+async fn what_one_method_reports_in_no_usable_way_is_asked_for_by_the_other() {
+    let (ledger, mut broken, flat) = reported(5);
     let nested = broken.clone();
     broken[0]["result"]["to"] = json!(address(0x77));
     for (bad, answers) in [(NESTED, [broken.clone(), flat]), (FLAT, [nested, json!([])])] {
@@ -449,7 +449,7 @@ async fn what_one_method_tells_in_no_usable_way_is_asked_for_by_the_other() {
         let expected: &[&str] = if bad == NESTED { &[NESTED, FLAT, FLAT] } else { &[NESTED, NESTED] };
         assert_eq!(*asked.lock().unwrap(), expected, "{bad}");
     }
-    // Neither is of use: what was wrong first is told.
+    // Neither is of use: what was wrong first is reported.
     let node = Node::start(move |method, params| match method {
         NESTED => Ok(broken.clone()),
         FLAT => Ok(json!([])),

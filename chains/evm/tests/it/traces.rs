@@ -1,4 +1,4 @@
-//! What moves inside of a transaction and what only looks like it, told in both forms; and traces that cannot be true.
+//! What moves inside of a transaction and what only looks like it, reported in both forms; and traces that cannot be true.
 //! Names in brackets are rows of the catalogue of failures, `deposits.md` 2b.
 
 use alloy::primitives::Address;
@@ -51,12 +51,12 @@ fn legs(legs: &[AssetTransfer]) -> Vec<(Address, Address, u64, u32)> {
 
 /// Recipient, amount, code.
 fn rejected(block: &Block) -> Vec<(Address, u64, &'static str)> {
-    let told = |rejected: &landfall_chain::Rejected| {
+    let reported = |rejected: &landfall_chain::Rejected| {
         let (_, _, to, amount, nth) = short(&rejected.transfer);
         assert_eq!(nth, 0);
         (to, amount, rejected.verdict.code())
     };
-    block.rejected.iter().map(told).collect()
+    block.rejected.iter().map(reported).collect()
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn value_that_moves_inside_of_a_transaction_is_a_leg() {
 }
 
 #[tokio::test]
-async fn the_value_of_the_transaction_itself_is_not_told_again() {
+async fn the_value_of_the_transaction_itself_is_not_reported_again() {
     assert_eq!(inside(vec![]).await.transfers, []);
     assert_eq!(inside(vec![]).await.rejected, []);
 }
@@ -190,7 +190,7 @@ async fn a_failed_transaction_moves_nothing_and_says_so() {
 }
 
 #[tokio::test]
-async fn whatever_is_told_of_a_failed_transaction_it_moves_nothing_and_its_block_is_traced() {
+async fn whatever_is_reported_of_a_failed_transaction_it_moves_nothing_and_its_block_is_traced() {
     // The first pays Alice inside; the second failed.
     let txs = vec![Tx { to: Some(ALICE), ..Tx::default() }, Tx { nonce: 1, success: false, ..Tx::default() }];
     let ledger = Ledger::of(mint::chain(5, vec![txs]));
@@ -466,7 +466,7 @@ async fn a_frame_in_a_form_that_nobody_knows_is_set_aside_and_the_payment_beside
 
 #[tokio::test]
 async fn a_flat_trace_out_of_order_with_a_reward_and_gaps_is_read_in_execution_order() {
-    // Older reth tells a self-destruction before what came before it, and reth and Erigon leave out calls of
+    // Older reth reports a self-destruction before what came before it, and reth and Erigon leave out calls of
     // precompiled contracts that move nothing, but count them. A block's reward belongs to no transaction.
     let (ledger, block) = ledger(true);
     let destroyed = frame("SELFDESTRUCT", BOB, CAROL, 6, vec![]);

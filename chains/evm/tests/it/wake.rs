@@ -96,7 +96,7 @@ async fn garbage_wakes_nobody_and_a_connection_that_ends_is_taken_up_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_is_told_without_secrets_and_hurts_nobody() {
+async fn a_server_that_refuses_is_reported_without_secrets_and_hurts_nobody() {
     let (node, listener) = (node().await, TcpListener::bind("127.0.0.1:0").await.unwrap());
     let (source, _wake_up, _tasks) = source(&node, &listener);
     let (stream, _) = listener.accept().await.unwrap();

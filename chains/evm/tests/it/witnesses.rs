@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use crate::mint::{self, Tx};
 use crate::node::{Answer, Ledger, Node, hearing, led_by_first};
 use crate::trace::{FLAT, FULL, LISTED, NESTED, address, frame, nested, traced, tracing};
-use crate::tracers::{live, proof, take_reads, told, tracer};
+use crate::tracers::{live, proof, reported, take_reads, tracer};
 
 #[tokio::test]
-async fn two_endpoints_that_tell_the_same_are_two_witnesses() {
+async fn two_endpoints_that_report_the_same_are_two_witnesses() {
     for (one, other) in [(NESTED, NESTED), (NESTED, FLAT), (FLAT, NESTED)] {
         let (one, other) = (live(one, 5).await, live(other, 5).await);
         let source = led_by_first(traced(), &[&one, &other]).await;
@@ -26,7 +26,7 @@ async fn two_endpoints_that_differ_are_an_error_that_names_both_and_the_transact
     // Another amount, and none at all.
     for amount in [6, 0] {
         let other = tracer(NESTED, amount).await;
-        let (ledger, ..) = told(5);
+        let (ledger, ..) = reported(5);
         for nodes in [[&one, &other], [&other, &one]] {
             let source = hearing(traced(), &nodes).await;
             let error = source.blocks(5..=5, FULL).await.unwrap_err();
@@ -58,7 +58,7 @@ async fn one_endpoint_that_differs_does_not_hold_up_what_two_others_agree_on() {
         assert_eq!(block.transfers[0].amount, U256::from(5));
         assert!(take_reads(&lying).1 > 0, "it was asked first");
         // Two that agree need no third.
-        lying.lie(|method, _| (method == NESTED).then(|| Ok(told(5).1)));
+        lying.lie(|method, _| (method == NESTED).then(|| Ok(reported(5).1)));
         let nodes = [&lying, &one, &other];
         nodes.iter().for_each(|node| drop(node.take_calls()));
         assert_eq!(proof(&source, FULL).await, Proof::TwoEndpoints);
@@ -85,8 +85,8 @@ async fn of_three_endpoints_two_must_agree_on_each_block_not_the_same_two_on_all
     }
     let source = hearing(traced(), &[&nodes[0], &nodes[1], &nodes[2]]).await;
     let blocks = source.blocks(5..=7, FULL).await.unwrap();
-    let told: Vec<(Proof, U256)> = blocks.iter().map(|block| (block.proof, block.transfers[0].amount)).collect();
-    assert_eq!(told, vec![(Proof::TwoEndpoints, U256::from(100)); 3]);
+    let reported: Vec<(Proof, U256)> = blocks.iter().map(|block| (block.proof, block.transfers[0].amount)).collect();
+    assert_eq!(reported, vec![(Proof::TwoEndpoints, U256::from(100)); 3]);
     // Two of them agree on one block only; of the others nobody's word counts.
     let two = hearing(traced(), &[&nodes[0], &nodes[1]]).await;
     let error = two.blocks(5..=7, FULL).await.unwrap_err();
@@ -99,13 +99,13 @@ async fn honest_traces_differ_in_order_and_sender_and_agree_on_who_received_what
     let ledger = Ledger::of(mint::chain(5, vec![vec![Tx::default()]]));
     let block = ledger.blocks[&5].0.clone();
     let (from, to) = (address(0xbb), address(0x0b));
-    let tell = |calls| nested(&block, &[frame("CALL", address(0xaa), from, 0, calls)]);
+    let report = |calls| nested(&block, &[frame("CALL", address(0xaa), from, 0, calls)]);
     let pay = |sender, amount| frame("CALL", sender, to, amount, vec![]);
     let destroyed = |sender| frame("SELFDESTRUCT", sender, address(0x0c), 7, vec![]);
-    let one = tell(vec![pay(from, 5), pay(from, 6), pay(from, 5), destroyed(from)]);
-    let alike = tell(vec![destroyed(address(0xaa)), pay(from, 6), pay(from, 5), pay(from, 5)]);
-    let once = tell(vec![pay(from, 5), pay(from, 6), destroyed(from)]);
-    let thrice = tell(vec![pay(from, 5), pay(from, 5), pay(from, 5), pay(from, 6), destroyed(from)]);
+    let one = report(vec![pay(from, 5), pay(from, 6), pay(from, 5), destroyed(from)]);
+    let alike = report(vec![destroyed(address(0xaa)), pay(from, 6), pay(from, 5), pay(from, 5)]);
+    let once = report(vec![pay(from, 5), pay(from, 6), destroyed(from)]);
+    let thrice = report(vec![pay(from, 5), pay(from, 5), pay(from, 5), pay(from, 6), destroyed(from)]);
     let node = async |traces: &Value| Node::start(tracing(ledger.clone(), NESTED, traces.clone())).await;
     let first = node(&one).await;
     let second = node(&alike).await;
@@ -137,12 +137,12 @@ async fn of_two_differing_transactions_the_first_is_named() {
 
 #[tokio::test]
 async fn a_second_endpoint_that_cannot_say_is_no_witness_and_no_obstacle() {
-    let (ledger, mut lie, _) = told(5);
+    let (ledger, mut lie, _) = reported(5);
     lie[0]["result"]["from"] = json!(address(0x77));
     let lagging = |method: &str, params: &Value| -> Answer {
         match method {
             NESTED => Err((-32000, "header not found".to_owned())),
-            _ => told(5).0.answer(method, params),
+            _ => reported(5).0.answer(method, params),
         }
     };
     let others = [
@@ -165,13 +165,13 @@ async fn a_second_endpoint_that_cannot_say_is_no_witness_and_no_obstacle() {
 }
 
 #[tokio::test]
-async fn endpoints_that_differ_on_a_block_are_heard_in_turn_when_one_is_asked_alone() {
+async fn endpoints_that_differ_on_a_block_are_answered_in_turn_when_one_is_asked_alone() {
     let (one, other) = (live(NESTED, 5).await, live(NESTED, 6).await);
     let source = led_by_first(traced(), &[&one, &other]).await;
     let amount = async || source.blocks(5..=5, LISTED).await.unwrap().remove(0).transfers[0].amount;
     assert_eq!([amount().await, amount().await], [U256::from(5); 2], "who leads, while nobody asked both");
     assert!(source.blocks(5..=5, FULL).await.unwrap_err().is_disputed);
-    let mut heard = [amount().await, amount().await];
-    heard.sort_unstable();
-    assert_eq!(heard, [U256::from(5), U256::from(6)]);
+    let mut responses = [amount().await, amount().await];
+    responses.sort_unstable();
+    assert_eq!(responses, [U256::from(5), U256::from(6)]);
 }

@@ -154,12 +154,12 @@ mod tests {
 
     fn read(body: &str, count: usize) -> Result<Vec<String>, String> {
         let secrets = Secrets::of(&"http://host/kanary".parse().unwrap(), &HeaderMap::new());
-        let told = |answer: Answer| match answer {
+        let reported = |answer: Answer| match answer {
             Ok(raw) => raw.get().to_owned(),
             Err(error) => error.to_string(),
         };
         match parse(body.as_bytes().to_vec(), 7, count, &secrets, &Codes::NONE) {
-            Ok(answers) => Ok(answers.into_iter().map(told).collect()),
+            Ok(answers) => Ok(answers.into_iter().map(reported).collect()),
             Err(Broken::Refused(error)) => Err(format!("refused: {error}")),
             Err(Broken::Text(reason) | Broken::Unusable(reason)) => Err(reason),
         }

@@ -33,11 +33,11 @@ pub(crate) async fn read(mut response: Response, most: usize) -> Result<Option<V
         Some(b"gzip" | b"x-gzip") => true,
         Some(_) => return Err(Unread::Encoded),
     };
-    let told = response.content_length().and_then(|told| usize::try_from(told).ok());
-    if told.is_some_and(|told| told > most) {
+    let reported = response.content_length().and_then(|reported| usize::try_from(reported).ok());
+    if reported.is_some_and(|reported| reported > most) {
         return Ok(None);
     }
-    let mut body = Vec::with_capacity(told.unwrap_or_default());
+    let mut body = Vec::with_capacity(reported.unwrap_or_default());
     while let Some(chunk) = response.chunk().await.map_err(Unread::Http)? {
         if body.len() + chunk.len() > most {
             return Ok(None);
@@ -49,8 +49,9 @@ pub(crate) async fn read(mut response: Response, most: usize) -> Result<Option<V
 
 fn unpack(packed: &[u8], most: usize) -> std::io::Result<Option<Vec<u8>>> {
     // Its last bytes tell how large it was, or anything.
-    let told = packed.last_chunk().map_or(0, |told| u32::from_le_bytes(*told));
-    let room = usize::try_from(told).unwrap_or(usize::MAX).min(packed.len().saturating_mul(BYTES_OF_ONE_MAX)).min(most);
+    let reported = packed.last_chunk().map_or(0, |reported| u32::from_le_bytes(*reported));
+    let room =
+        usize::try_from(reported).unwrap_or(usize::MAX).min(packed.len().saturating_mul(BYTES_OF_ONE_MAX)).min(most);
     let mut body = Vec::with_capacity(room);
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     MultiGzDecoder::new(packed).take(limit).read_to_end(&mut body)?;

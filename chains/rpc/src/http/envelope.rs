@@ -3,7 +3,7 @@
 //!
 //! The scan follows strings and brackets only. It takes no string with a backslash, no field twice and nothing that is
 //! not an envelope or a list of envelopes; all else is given to the parser, whose word on what is wrong counts.
-//! Of an object alone in its envelope, as agave writes it, the ends of the body tell where it stands: it is not looked into.
+//! Of an object alone in its envelope, as agave writes it, the ends of the body report where it stands: it is not looked into.
 //! Promises: where the body is JSON, scan and parser find the same, or what stands there as the result is no JSON; never
 //! another JSON. What stands inside of an answer may still be no JSON: who reads it parses it.
 
@@ -279,12 +279,12 @@ mod tests {
     }
 
     #[test]
-    fn of_an_object_alone_the_ends_tell_where_it_stands() {
+    fn of_an_object_alone_the_ends_report_where_it_stands() {
         for end in ["", "\n"] {
             let body = format!("{}{end}", r#"{"jsonrpc":"2.0","result":{"a":[{"id":1},"}"],"id":2},"id":37}"#);
-            let told = Envelope { id: Some("37"), result: Some(r#"{"a":[{"id":1},"}"],"id":2}"#), error: None };
+            let reported = Envelope { id: Some("37"), result: Some(r#"{"a":[{"id":1},"}"],"id":2}"#), error: None };
             assert!(agree(&body));
-            assert_eq!((lone(&body), read(&body, 1).unwrap()), (Some(told.clone()), (vec![told], false)));
+            assert_eq!((lone(&body), read(&body, 1).unwrap()), (Some(reported.clone()), (vec![reported], false)));
         }
         let others = [
             r#"{"jsonrpc":"2.0","result":[{}],"id":37}"#,

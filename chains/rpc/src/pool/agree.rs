@@ -1,7 +1,7 @@
 //! What endpoints agree on as final.
 //!
-//! Promises: a block is told as final only when as many endpoints as must agree call it final and show the same hash
-//! at its number; what was told stays told, and nothing lower is ever told after it. Pure: who is asked, and when, is
+//! Promises: a block is reported as final only when as many endpoints as must agree call it final and show the same hash
+//! at its number; what was reported stays reported, and nothing lower is ever reported after it. Pure: who is asked, and when, is
 //! `pool`'s. What it wants to know of a block is asked with the next poll, so that agreeing costs no request.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ const WANTED_MAX: usize = 4;
 
 /// What one healthy endpoint says.
 #[derive(Clone, Debug)]
-pub(crate) struct Voice {
+pub(crate) struct Vote {
     /// Its place among the endpoints.
     pub(crate) index: usize,
     pub(crate) id: String,
@@ -68,18 +68,18 @@ impl Agreement {
 
     /// Takes in what the endpoints say now; the places of those that contradict what others agree on. `others` says
     /// why the rest is not heard.
-    pub(crate) fn hear(&mut self, voices: &[Voice], must: usize, others: &str) -> Vec<(usize, BlockRef, BlockRef)> {
+    pub(crate) fn hear(&mut self, votes: &[Vote], must: usize, others: &str) -> Vec<(usize, BlockRef, BlockRef)> {
         let asked = self.wanted.first().cloned().unwrap_or_default();
         for rule in 0..self.agreed.len() {
             let known = self.agreed[rule].map_or(0, |agreed| agreed.number);
-            if let Some(agreed) = newest_agreed(voices, rule, must)
+            if let Some(agreed) = newest_agreed(votes, rule, must)
                 && self.agreed[rule].is_none_or(|before| before.number < agreed.number)
             {
                 self.agreed[rule] = Some(agreed);
             }
             let now = self.agreed[rule];
             let wanted = &mut self.wanted[rule];
-            if let Some(target) = target(voices, rule, must).filter(|target| now.is_none() || *target > known) {
+            if let Some(target) = target(votes, rule, must).filter(|target| now.is_none() || *target > known) {
                 wanted.insert(target);
             }
             wanted.retain(|number| now.is_none_or(|agreed| *number > agreed.number));
@@ -89,32 +89,28 @@ impl Agreement {
                 second.map(|second| wanted.remove(&second));
             }
         }
-        self.waiting = self.why_waiting(voices, must, &asked, others);
+        self.waiting = self.why_waiting(votes, must, &asked, others);
         // One endpoint's word against another's is no proof of a lie: two agree, and a third is wrong.
-        if must > 1 {
-            voices.iter().filter_map(|voice| contradiction(voice, voices, must)).collect()
-        } else {
-            Vec::new()
-        }
+        if must > 1 { votes.iter().filter_map(|vote| contradiction(vote, votes, must)).collect() } else { Vec::new() }
     }
 
     /// The block at `number`, when so many call it final and show the same.
-    pub(crate) fn at(voices: &[Voice], number: u64, must: usize) -> Option<BlockRef> {
-        agreed_at(voices, 0, number, must)
+    pub(crate) fn at(votes: &[Vote], number: u64, must: usize) -> Option<BlockRef> {
+        agreed_at(votes, 0, number, must)
     }
 
     /// `asked` are the numbers whose hashes were asked for before.
-    fn why_waiting(&self, voices: &[Voice], must: usize, asked: &BTreeSet<u64>, others: &str) -> Option<String> {
-        if voices.len() < must {
-            let asked = voices.len();
+    fn why_waiting(&self, votes: &[Vote], must: usize, asked: &BTreeSet<u64>, others: &str) -> Option<String> {
+        if votes.len() < must {
+            let asked = votes.len();
             return Some(format!(
                 "{asked} of the {must} endpoints that must agree on what is final can be asked; {others}"
             ));
         }
         if let Some(finalized) = self.finalized() {
             let below: Vec<&str> =
-                voices.iter().filter(|voice| is_below(&voice.latest, &finalized)).map(|voice| &*voice.id).collect();
-            let there = voices.len() - below.len();
+                votes.iter().filter(|vote| is_below(&vote.latest, &finalized)).map(|vote| &*vote.id).collect();
+            let there = votes.len() - below.len();
             if there < must {
                 return Some(format!(
                     "{there} of the {must} endpoints that must agree have reached block {finalized}, which is final \
@@ -123,18 +119,18 @@ impl Agreement {
                 ));
             }
         }
-        let naming = voices.iter().filter(|voice| voice.finals.first().is_some_and(Option::is_some)).count();
+        let naming = votes.iter().filter(|vote| vote.finals.first().is_some_and(Option::is_some)).count();
         if naming < must {
             return Some(format!("{naming} of the {must} endpoints that must agree call any block final"));
         }
-        let target = target(voices, 0, must)?;
+        let target = target(votes, 0, must)?;
         if let Some(finalized) = self.finalized().filter(|finalized| finalized.number >= target) {
-            return why_no_newer(voices, &finalized, must);
+            return why_no_newer(votes, &finalized, must);
         }
         let says = |number: u64| {
-            voices.iter().filter_map(move |voice| {
-                let is_final = voice.finals[0].is_some_and(|newest| newest >= number);
-                voice.hashes.get(&number).filter(|_| is_final).map(|hash| (hash, &voice.id))
+            votes.iter().filter_map(move |vote| {
+                let is_final = vote.finals[0].is_some_and(|newest| newest >= number);
+                vote.hashes.get(&number).filter(|_| is_final).map(|hash| (hash, &vote.id))
             })
         };
         let disputed = self.wanted[0].iter().rev().chain([&target]).find(|number| {
@@ -143,9 +139,9 @@ impl Agreement {
         });
         let Some(disputed) = disputed else {
             let number = self.wanted[0].intersection(asked).next()?;
-            return why_not_shown(voices, *number, must);
+            return why_not_shown(votes, *number, must);
         };
-        let (agreeing, count) = (largest_group(says(*disputed).map(|(hash, _)| *hash)), voices.len());
+        let (agreeing, count) = (largest_group(says(*disputed).map(|(hash, _)| *hash)), votes.len());
         let said: Vec<String> = says(*disputed).map(|(hash, id)| format!("{id} shows {hash}")).collect();
         Some(format!("{agreeing} of {count} endpoints agree on block {disputed}, and {must} must: {}", said.join(", ")))
     }
@@ -158,10 +154,10 @@ pub(crate) fn is_below(latest: &BlockRef, agreed: &BlockRef) -> bool {
 
 /// Who calls nothing newer final than what was agreed on, while others do. For some seconds that is usual, and whoever warns of
 /// it waits for longer; the words are the same as long as the same stand still.
-fn why_no_newer(voices: &[Voice], agreed: &BlockRef, must: usize) -> Option<String> {
-    let is_newer = |voice: &&Voice| voice.finals[0].is_some_and(|newest| newest > agreed.number);
-    let (newer, behind): (Vec<&Voice>, Vec<&Voice>) = voices.iter().partition(is_newer);
-    let behind: Vec<&str> = behind.iter().map(|voice| &*voice.id).collect();
+fn why_no_newer(votes: &[Vote], agreed: &BlockRef, must: usize) -> Option<String> {
+    let is_newer = |vote: &&Vote| vote.finals[0].is_some_and(|newest| newest > agreed.number);
+    let (newer, behind): (Vec<&Vote>, Vec<&Vote>) = votes.iter().partition(is_newer);
+    let behind: Vec<&str> = behind.iter().map(|vote| &*vote.id).collect();
     let (there, behind) = (newer.len(), behind.join(", "));
     (there > 0).then(|| {
         format!("{there} of the {must} endpoints that must agree call a newer block final than {agreed}: not {behind}")
@@ -170,10 +166,10 @@ fn why_no_newer(voices: &[Voice], agreed: &BlockRef, must: usize) -> Option<Stri
 
 /// Who calls `number` final, which so many do, and does not show its block. An answer may be under way, so that this too may be
 /// usual for some seconds.
-fn why_not_shown(voices: &[Voice], number: u64, must: usize) -> Option<String> {
-    let says = voices.iter().filter(|voice| voice.finals[0].is_some_and(|newest| newest >= number));
-    let (showing, without): (Vec<&Voice>, Vec<&Voice>) = says.partition(|voice| voice.hashes.contains_key(&number));
-    let without: Vec<&str> = without.iter().map(|voice| &*voice.id).collect();
+fn why_not_shown(votes: &[Vote], number: u64, must: usize) -> Option<String> {
+    let says = votes.iter().filter(|vote| vote.finals[0].is_some_and(|newest| newest >= number));
+    let (showing, without): (Vec<&Vote>, Vec<&Vote>) = says.partition(|vote| vote.hashes.contains_key(&number));
+    let without: Vec<&str> = without.iter().map(|vote| &*vote.id).collect();
     let (there, without) = (showing.len(), without.join(", "));
     (there < must).then(|| {
         format!(
@@ -183,32 +179,31 @@ fn why_not_shown(voices: &[Voice], number: u64, must: usize) -> Option<String> {
 }
 
 /// The newest number that as many call final as must agree.
-fn target(voices: &[Voice], rule: usize, must: usize) -> Option<u64> {
-    let mut finals: Vec<u64> = voices.iter().filter_map(|voice| voice.finals[rule]).collect();
+fn target(votes: &[Vote], rule: usize, must: usize) -> Option<u64> {
+    let mut finals: Vec<u64> = votes.iter().filter_map(|vote| vote.finals[rule]).collect();
     finals.sort_unstable_by(|a, b| b.cmp(a));
     finals.get(must.checked_sub(1)?).copied()
 }
 
-fn newest_agreed(voices: &[Voice], rule: usize, must: usize) -> Option<BlockRef> {
-    let highest = target(voices, rule, must)?;
-    let numbers: BTreeSet<u64> =
-        voices.iter().flat_map(|voice| voice.hashes.range(..=highest).map(|(n, _)| *n)).collect();
-    numbers.into_iter().rev().find_map(|number| agreed_at(voices, rule, number, must))
+fn newest_agreed(votes: &[Vote], rule: usize, must: usize) -> Option<BlockRef> {
+    let highest = target(votes, rule, must)?;
+    let numbers: BTreeSet<u64> = votes.iter().flat_map(|vote| vote.hashes.range(..=highest).map(|(n, _)| *n)).collect();
+    numbers.into_iter().rev().find_map(|number| agreed_at(votes, rule, number, must))
 }
 
-/// Where `voice` shows another block than those that agree on what is final, also when it calls nothing final there. By the rule of
+/// Where `vote` shows another block than those that agree on what is final, also when it calls nothing final there. By the rule of
 /// the network only: where two endpoints agree by that of a tier, the branch of a third may yet win.
-fn contradiction(voice: &Voice, voices: &[Voice], must: usize) -> Option<(usize, BlockRef, BlockRef)> {
-    voice.hashes.iter().rev().find_map(|(number, hash)| {
-        let agreed = agreed_at(voices, 0, *number, must)?;
-        (agreed.hash != *hash).then_some((voice.index, BlockRef { number: *number, hash: *hash }, agreed))
+fn contradiction(vote: &Vote, votes: &[Vote], must: usize) -> Option<(usize, BlockRef, BlockRef)> {
+    vote.hashes.iter().rev().find_map(|(number, hash)| {
+        let agreed = agreed_at(votes, 0, *number, must)?;
+        (agreed.hash != *hash).then_some((vote.index, BlockRef { number: *number, hash: *hash }, agreed))
     })
 }
 
-fn agreed_at(voices: &[Voice], rule: usize, number: u64, must: usize) -> Option<BlockRef> {
+fn agreed_at(votes: &[Vote], rule: usize, number: u64, must: usize) -> Option<BlockRef> {
     let mut counts: BTreeMap<BlockHash, usize> = BTreeMap::new();
-    for voice in voices.iter().filter(|voice| voice.finals[rule].is_some_and(|newest| newest >= number)) {
-        if let Some(hash) = voice.hashes.get(&number) {
+    for vote in votes.iter().filter(|vote| vote.finals[rule].is_some_and(|newest| newest >= number)) {
+        if let Some(hash) = vote.hashes.get(&number) {
             *counts.entry(*hash).or_default() += 1;
         }
     }
@@ -235,10 +230,10 @@ mod tests {
     }
 
     /// An endpoint that calls `newest` final and shows these hashes.
-    fn voice(index: usize, newest: u64, hashes: &[(u64, u8)]) -> Voice {
+    fn vote(index: usize, newest: u64, hashes: &[(u64, u8)]) -> Vote {
         let hashes = hashes.iter().map(|(number, fork)| (*number, hash(*fork))).collect();
         let latest = BlockRef { number: newest.max(1_000), hash: hash(0) };
-        Voice { index, id: format!("n{index}"), latest, finals: vec![Some(newest)], hashes }
+        Vote { index, id: format!("n{index}"), latest, finals: vec![Some(newest)], hashes }
     }
 
     fn agreement() -> Agreement {
@@ -252,21 +247,21 @@ mod tests {
     #[test]
     fn two_agree_on_the_lower_of_their_final_blocks_once_both_show_it() {
         let mut agreement = agreement();
-        agreement.hear(&[voice(0, 9, &[(9, 1)]), voice(1, 7, &[(7, 1)])], 2, "");
+        agreement.hear(&[vote(0, 9, &[(9, 1)]), vote(1, 7, &[(7, 1)])], 2, "");
         assert_eq!((number(&agreement), agreement.wanted()), (None, BTreeSet::from([7])));
         assert!(agreement.is_first_to_come());
-        agreement.hear(&[voice(0, 9, &[(9, 1), (7, 1)]), voice(1, 8, &[(8, 1), (7, 1)])], 2, "");
+        agreement.hear(&[vote(0, 9, &[(9, 1), (7, 1)]), vote(1, 8, &[(8, 1), (7, 1)])], 2, "");
         assert_eq!((number(&agreement), agreement.wanted()), (Some(7), BTreeSet::from([8])));
         assert_eq!(agreement.waiting(), None);
     }
 
     #[test]
-    fn what_was_told_is_never_taken_back_or_lowered() {
+    fn what_was_reported_is_never_taken_back_or_lowered() {
         let mut agreement = agreement();
-        agreement.hear(&[voice(0, 9, &[(9, 1)])], 1, "");
-        agreement.hear(&[voice(0, 5, &[(5, 1)])], 1, "");
+        agreement.hear(&[vote(0, 9, &[(9, 1)])], 1, "");
+        agreement.hear(&[vote(0, 5, &[(5, 1)])], 1, "");
         assert_eq!(number(&agreement), Some(9));
-        agreement.hear(&[voice(0, 9, &[(9, 2)])], 1, "");
+        agreement.hear(&[vote(0, 9, &[(9, 2)])], 1, "");
         assert_eq!(agreement.finalized(), Some(BlockRef { number: 9, hash: hash(1) }));
         agreement.hear(&[], 1, "n0 is down");
         assert_eq!(number(&agreement), Some(9));
@@ -275,9 +270,9 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_between_two_is_told_and_nobody_is_believed() {
+    fn a_fork_between_two_is_reported_and_nobody_is_believed() {
         let mut agreement = agreement();
-        let liars = agreement.hear(&[voice(0, 9, &[(9, 1)]), voice(1, 9, &[(9, 2)])], 2, "");
+        let liars = agreement.hear(&[vote(0, 9, &[(9, 1)]), vote(1, 9, &[(9, 2)])], 2, "");
         assert_eq!((number(&agreement), liars), (None, vec![]));
         let waiting = agreement.waiting().unwrap();
         assert!(waiting.starts_with("1 of 2 endpoints agree on block 9, and 2 must: n0 shows 0x01"), "{waiting}");
@@ -286,11 +281,11 @@ mod tests {
     #[test]
     fn two_outvote_a_third_and_two_camps_nobody() {
         let mut three = agreement();
-        let liars = three.hear(&[voice(0, 9, &[(9, 1)]), voice(1, 9, &[(9, 2)]), voice(2, 12, &[(9, 1)])], 2, "");
+        let liars = three.hear(&[vote(0, 9, &[(9, 1)]), vote(1, 9, &[(9, 2)]), vote(2, 12, &[(9, 1)])], 2, "");
         assert_eq!(three.finalized(), Some(BlockRef { number: 9, hash: hash(1) }));
         assert_eq!(liars.iter().map(|(index, ..)| *index).collect::<Vec<_>>(), [1]);
         let mut four = agreement();
-        let camps = [1, 1, 2, 2].map(|fork| voice(0, 9, &[(9, fork)]));
+        let camps = [1, 1, 2, 2].map(|fork| vote(0, 9, &[(9, fork)]));
         assert!(four.hear(&camps, 2, "").is_empty());
         assert_eq!(number(&four), None);
     }
@@ -298,7 +293,7 @@ mod tests {
     #[test]
     fn one_that_calls_too_much_final_is_not_followed() {
         let mut agreement = agreement();
-        agreement.hear(&[voice(0, 100, &[(100, 1), (7, 1)]), voice(1, 7, &[(7, 1)])], 2, "");
+        agreement.hear(&[vote(0, 100, &[(100, 1), (7, 1)]), vote(1, 7, &[(7, 1)])], 2, "");
         assert_eq!(number(&agreement), Some(7));
     }
 
@@ -312,9 +307,9 @@ mod tests {
                 if step % 4 == 0 {
                     *seen = agreement.wanted();
                 }
-                let told: Vec<(u64, u8)> = seen.iter().map(|number| (*number, 1)).collect();
+                let reported: Vec<(u64, u8)> = seen.iter().map(|number| (*number, 1)).collect();
                 let wanted: Vec<(u64, u8)> = agreement.wanted().iter().map(|number| (*number, 1)).collect();
-                agreement.hear(&[voice(0, fast, &wanted), voice(1, fast - step % 4 - 4, &told)], 2, "");
+                agreement.hear(&[vote(0, fast, &wanted), vote(1, fast - step % 4 - 4, &reported)], 2, "");
                 Some(number(&agreement).unwrap_or_default())
             })
             .collect();
@@ -325,24 +320,24 @@ mod tests {
     #[test]
     fn who_calls_a_block_final_and_never_shows_it_is_named_once_it_was_asked_for() {
         let mut agreement = agreement();
-        agreement.hear(&[voice(0, 9, &[(9, 1)]), voice(1, 9, &[(9, 1)])], 2, "");
-        let told: Vec<Option<String>> = (10..13)
+        agreement.hear(&[vote(0, 9, &[(9, 1)]), vote(1, 9, &[(9, 1)])], 2, "");
+        let reported: Vec<Option<String>> = (10..13)
             .map(|newest| {
-                agreement.hear(&[voice(0, newest, &[(newest, 1), (10, 1)]), voice(1, newest + 5, &[])], 2, "");
+                agreement.hear(&[vote(0, newest, &[(newest, 1), (10, 1)]), vote(1, newest + 5, &[])], 2, "");
                 agreement.waiting()
             })
             .collect();
         let waiting = "1 of the 2 endpoints that must agree show block 10, which they call final: not n1".to_owned();
-        assert_eq!(told, [None, Some(waiting.clone()), Some(waiting)]);
+        assert_eq!(reported, [None, Some(waiting.clone()), Some(waiting)]);
         assert_eq!(number(&agreement), Some(9));
     }
 
     #[test]
     fn too_few_that_call_anything_final_is_a_reason_to_wait() {
         let mut agreement = agreement();
-        let mut silent = voice(1, 0, &[]);
+        let mut silent = vote(1, 0, &[]);
         silent.finals = vec![None];
-        agreement.hear(&[voice(0, 9, &[(9, 1)]), silent], 2, "");
+        agreement.hear(&[vote(0, 9, &[(9, 1)]), silent], 2, "");
         let waiting = "1 of the 2 endpoints that must agree call any block final";
         assert_eq!(agreement.waiting().as_deref(), Some(waiting));
     }

@@ -2,17 +2,17 @@
 //!
 //! Promises: where most show one block, who shows another does not lead; where no most is, who leads goes on to lead until
 //! another is well ahead, so that the newest block does not swing from branch to branch. What was found stands until all who
-//! have reached the next number have told, and no longer leads anybody once those that most follow stand still. Nobody is
+//! have reached the next number have reported, and no longer leads anybody once those that most follow stand still. Nobody is
 //! convicted: either branch may yet win. Pure: the hash is asked for with the next poll, where that costs no request of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use landfall_chain::BlockHash;
 
-use crate::pool::agree::Voice;
+use crate::pool::agree::Vote;
 
 /// How often an endpoint that has reached a number may be heard without its hash there, before the others decide.
-const HEARD_MAX: u32 = 10;
+const RESPONSES_MAX: u32 = 10;
 /// How often they may be heard while those that most follow stand still and a stray goes on, or while nobody is left to
 /// compare, before what was found is forgotten.
 const STILL_MAX: u32 = 100;
@@ -20,10 +20,10 @@ const STILL_MAX: u32 = 100;
 #[derive(Debug, Default)]
 pub(crate) struct Branches {
     compared: Option<u64>,
-    /// How often they were heard since that was to be told.
-    heard: u32,
+    /// How often they were heard since that was to be reported.
+    responses: u32,
     /// The places of those that do not show what most show.
-    strays: BTreeSet<usize>,
+    minorities: BTreeSet<usize>,
     differ: Option<String>,
     /// The newest number of those that are no strays, and how often they were heard since.
     newest: u64,
@@ -34,8 +34,8 @@ pub(crate) struct Branches {
 
 impl Branches {
     /// Takes in what the healthy endpoints say now.
-    pub(crate) fn hear(&mut self, voices: &[Voice]) {
-        let mut reached: Vec<u64> = voices.iter().map(|voice| voice.latest.number).collect();
+    pub(crate) fn hear(&mut self, votes: &[Vote]) {
+        let mut reached: Vec<u64> = votes.iter().map(|vote| vote.latest.number).collect();
         reached.sort_unstable_by(|a, b| b.cmp(a));
         let Some(second) = reached.get(1).copied() else {
             self.compared = None;
@@ -46,18 +46,18 @@ impl Branches {
             return;
         };
         self.alone = 0;
-        self.watch(voices);
+        self.watch(votes);
         if let Some(number) = self.compared {
-            let there: Vec<&Voice> = voices.iter().filter(|voice| voice.latest.number >= number).collect();
-            self.heard += 1;
-            let have_told = there.iter().all(|voice| voice.hashes.contains_key(&number));
-            if there.len() > 1 && !have_told && self.heard < HEARD_MAX {
+            let there: Vec<&Vote> = votes.iter().filter(|vote| vote.latest.number >= number).collect();
+            self.responses += 1;
+            let have_reported = there.iter().all(|vote| vote.hashes.contains_key(&number));
+            if there.len() > 1 && !have_reported && self.responses < RESPONSES_MAX {
                 return;
             }
             self.judge(number, &there);
         }
-        // Also where all told it just now: a branch that is told with the next poll shows there, before it leads.
-        (self.compared, self.heard) = (Some(second), 0);
+        // Also where all reported it just now: a branch that is reported with the next poll shows there, before it leads.
+        (self.compared, self.responses) = (Some(second), 0);
     }
 
     /// The number whose hash would help.
@@ -66,13 +66,13 @@ impl Branches {
     }
 
     /// Whether the endpoint at `index` shows another block than most, whose own go on.
-    pub(crate) fn is_stray(&self, index: usize) -> bool {
-        self.still <= STILL_MAX && self.strays.contains(&index)
+    pub(crate) fn is_minority(&self, index: usize) -> bool {
+        self.still <= STILL_MAX && self.minorities.contains(&index)
     }
 
     /// Whether they differ, and no most says who follows the better branch.
     pub(crate) fn is_split(&self) -> bool {
-        self.differ.is_some() && self.strays.is_empty()
+        self.differ.is_some() && self.minorities.is_empty()
     }
 
     /// Who shows what, where they differ.
@@ -81,13 +81,13 @@ impl Branches {
     }
 
     /// Whether those that most follow go on.
-    fn watch(&mut self, voices: &[Voice]) {
-        let newest = |strays: bool| {
-            let of = voices.iter().filter(|voice| self.strays.contains(&voice.index) == strays);
-            of.map(|voice| voice.latest.number).max()
+    fn watch(&mut self, votes: &[Vote]) {
+        let newest = |minorities: bool| {
+            let of = votes.iter().filter(|vote| self.minorities.contains(&vote.index) == minorities);
+            of.map(|vote| vote.latest.number).max()
         };
-        let (followed, stray) = (newest(false).unwrap_or_default(), newest(true).unwrap_or_default());
-        if followed > self.newest || followed >= stray {
+        let (followed, minority) = (newest(false).unwrap_or_default(), newest(true).unwrap_or_default());
+        if followed > self.newest || followed >= minority {
             (self.newest, self.still) = (followed, 0);
         } else {
             self.still += 1;
@@ -95,34 +95,34 @@ impl Branches {
     }
 
     /// Decides by what those say that are `there`. Who says nothing at all follows no branch that another could bear out.
-    fn judge(&mut self, number: u64, there: &[&Voice]) {
-        let told = || there.iter().filter_map(|voice| voice.hashes.get(&number).map(|hash| (*voice, *hash)));
-        if told().count() < 2 {
+    fn judge(&mut self, number: u64, there: &[&Vote]) {
+        let reported = || there.iter().filter_map(|vote| vote.hashes.get(&number).map(|hash| (*vote, *hash)));
+        if reported().count() < 2 {
             return;
         }
         let mut counts: BTreeMap<BlockHash, usize> = BTreeMap::new();
-        told().for_each(|(_, hash)| *counts.entry(hash).or_default() += 1);
+        reported().for_each(|(_, hash)| *counts.entry(hash).or_default() += 1);
         let most = counts.values().copied().max().unwrap_or_default();
         let mut of_most = counts.iter().filter(|(_, count)| **count == most).map(|(hash, _)| *hash);
         let followed = of_most.next().filter(|_| of_most.next().is_none());
-        let shows_another = |voice: &Voice, followed: BlockHash| voice.hashes.get(&number) != Some(&followed);
-        let of_others = told().find(|(voice, _)| !self.strays.contains(&voice.index)).map(|(_, hash)| hash);
-        let strays: BTreeSet<usize> = match (followed, of_others) {
+        let shows_another = |vote: &Vote, followed: BlockHash| vote.hashes.get(&number) != Some(&followed);
+        let of_others = reported().find(|(vote, _)| !self.minorities.contains(&vote.index)).map(|(_, hash)| hash);
+        let minorities: BTreeSet<usize> = match (followed, of_others) {
             (Some(followed), _) => {
-                there.iter().filter(|voice| shows_another(voice, followed)).map(|voice| voice.index).collect()
+                there.iter().filter(|vote| shows_another(vote, followed)).map(|vote| vote.index).collect()
             }
             // What most showed before stands where as many say this as that.
             (None, Some(others)) => {
-                let strayed = there.iter().filter(|voice| self.strays.contains(&voice.index));
-                strayed.filter(|voice| shows_another(voice, others)).map(|voice| voice.index).collect()
+                let in_minority = there.iter().filter(|vote| self.minorities.contains(&vote.index));
+                in_minority.filter(|vote| shows_another(vote, others)).map(|vote| vote.index).collect()
             }
             (None, None) => BTreeSet::new(),
         };
-        if strays != self.strays {
-            (self.strays, self.newest, self.still) = (strays, 0, 0);
+        if minorities != self.minorities {
+            (self.minorities, self.newest, self.still) = (minorities, 0, 0);
         }
         self.differ = (counts.len() > 1).then(|| {
-            let said: Vec<String> = told().map(|(voice, hash)| format!("{} shows {hash}", voice.id)).collect();
+            let said: Vec<String> = reported().map(|(vote, hash)| format!("{} shows {hash}", vote.id)).collect();
             format!("endpoints follow different branches: of block {number}, {}", said.join(", "))
         });
     }
@@ -138,19 +138,19 @@ mod tests {
         BlockHash([branch; 32])
     }
 
-    /// An endpoint whose newest block is `latest`, on `branch`, and that tells what is `wanted`.
-    fn voice(index: usize, latest: u64, branch: u8, wanted: Option<u64>) -> Voice {
+    /// An endpoint whose newest block is `latest`, on `branch`, and that reports what is `wanted`.
+    fn vote(index: usize, latest: u64, branch: u8, wanted: Option<u64>) -> Vote {
         let numbers = wanted.into_iter().filter(|number| *number <= latest).chain([latest]);
         let hashes = numbers.map(|number| (number, hash(branch))).collect();
         let latest = BlockRef { number: latest, hash: hash(branch) };
-        Voice { index, id: format!("n{index}"), latest, finals: vec![None], hashes }
+        Vote { index, id: format!("n{index}"), latest, finals: vec![None], hashes }
     }
 
     /// One poll of endpoints at (newest number, branch).
     fn poll(branches: &mut Branches, heads: &[(u64, u8)]) {
         let wanted = branches.wanted();
-        let voice = |(index, (latest, branch)): (usize, &(u64, u8))| voice(index, *latest, *branch, wanted);
-        branches.hear(&heads.iter().enumerate().map(voice).collect::<Vec<_>>());
+        let vote = |(index, (latest, branch)): (usize, &(u64, u8))| vote(index, *latest, *branch, wanted);
+        branches.hear(&heads.iter().enumerate().map(vote).collect::<Vec<_>>());
     }
 
     #[test]
@@ -159,26 +159,28 @@ mod tests {
         poll(&mut branches, &[(10, 1), (11, 2), (9, 1)]);
         assert_eq!((branches.wanted(), branches.differ()), (Some(10), None));
         poll(&mut branches, &[(11, 1), (12, 2), (10, 1)]);
-        assert!(branches.is_stray(1) && !branches.is_stray(0) && !branches.is_stray(2) && !branches.is_split());
+        assert!(
+            branches.is_minority(1) && !branches.is_minority(0) && !branches.is_minority(2) && !branches.is_split()
+        );
         let text = branches.differ().unwrap();
         assert!(text.starts_with("endpoints follow different branches: of block 10, n0 shows 0x01"), "{text}");
         for _ in 0..2 {
             poll(&mut branches, &[(12, 1), (12, 1), (12, 1)]);
         }
-        assert!(!branches.is_stray(1) && branches.differ().is_none());
+        assert!(!branches.is_minority(1) && branches.differ().is_none());
     }
 
     #[test]
     fn what_most_showed_stands_while_one_of_them_is_a_poll_behind() {
         let mut branches = Branches::default();
-        let mut stray = |heads: &[(u64, u8)]| {
+        let mut minority = |heads: &[(u64, u8)]| {
             (0..2).for_each(|_| poll(&mut branches, heads));
-            branches.is_stray(1) && branches.differ().is_some()
+            branches.is_minority(1) && branches.differ().is_some()
         };
-        assert!(stray(&[(10, 1), (20, 2), (10, 1)]));
-        assert!(stray(&[(11, 1), (20, 2), (10, 1)]), "one against one at block 11");
-        assert!(stray(&[(11, 1), (20, 2)]), "the third is not heard");
-        assert!(!stray(&[(12, 2), (20, 2), (10, 1)]));
+        assert!(minority(&[(10, 1), (20, 2), (10, 1)]));
+        assert!(minority(&[(11, 1), (20, 2), (10, 1)]), "one against one at block 11");
+        assert!(minority(&[(11, 1), (20, 2)]), "the third is not heard");
+        assert!(!minority(&[(12, 2), (20, 2), (10, 1)]));
     }
 
     #[test]
@@ -187,7 +189,7 @@ mod tests {
         for number in [10, 11] {
             poll(&mut branches, &[(number, 1), (number + 5, 2)]);
         }
-        assert!(branches.is_split() && !branches.is_stray(0) && !branches.is_stray(1));
+        assert!(branches.is_split() && !branches.is_minority(0) && !branches.is_minority(1));
         // Where one is not heard for a while, nothing says that they agree.
         poll(&mut branches, &[(12, 1)]);
         assert!(branches.is_split() && branches.wanted().is_none());
@@ -196,27 +198,27 @@ mod tests {
     }
 
     #[test]
-    fn who_has_reached_a_number_and_never_tells_its_hash_strays_once_others_agree() {
+    fn who_has_reached_a_number_and_never_reports_its_hash_strays_once_others_agree() {
         let mut branches = Branches::default();
         poll(&mut branches, &[(10, 1), (30, 2), (10, 1)]);
-        for _ in 0..HEARD_MAX {
+        for _ in 0..RESPONSES_MAX {
             let wanted = branches.wanted();
-            assert!(!branches.is_stray(1));
-            branches.hear(&[voice(0, 20, 1, wanted), voice(1, 30, 2, None), voice(2, 20, 1, wanted)]);
+            assert!(!branches.is_minority(1));
+            branches.hear(&[vote(0, 20, 1, wanted), vote(1, 30, 2, None), vote(2, 20, 1, wanted)]);
         }
-        assert!(branches.is_stray(1) && !branches.is_split());
+        assert!(branches.is_minority(1) && !branches.is_split());
     }
 
     #[test]
     fn most_that_stand_still_lead_nobody_who_goes_on() {
         let mut branches = Branches::default();
-        let mut is_stray_after = |polls: u32, latest: u64| {
+        let mut is_minority_after = |polls: u32, latest: u64| {
             (0..polls).for_each(|_| poll(&mut branches, &[(100, 1), (latest, 2), (100, 1)]));
-            branches.is_stray(1)
+            branches.is_minority(1)
         };
-        assert!(is_stray_after(2, 101));
-        assert!(is_stray_after(STILL_MAX - 1, 150));
-        assert!(!is_stray_after(4, 200));
+        assert!(is_minority_after(2, 101));
+        assert!(is_minority_after(STILL_MAX - 1, 150));
+        assert!(!is_minority_after(4, 200));
     }
 
     #[test]
@@ -227,6 +229,6 @@ mod tests {
         for number in 101..101 + u64::from(STILL_MAX) * 2 {
             poll(&mut branches, &[(number, 1), (5_000, 2), (number, 1)]);
         }
-        assert!(branches.is_stray(1));
+        assert!(branches.is_minority(1));
     }
 }

@@ -63,8 +63,8 @@ impl<D: Dialect> Endpoint<D> {
         let mut answers = Vec::with_capacity(calls.len());
         let mut width = self.learnt.batch(weight, Instant::now());
         while let Some(next) = calls.get(answers.len()) {
-            let rest = &calls[answers.len()..];
-            let part = &rest[..rest.len().min(width)];
+            let cooldown = &calls[answers.len()..];
+            let part = &cooldown[..cooldown.len().min(width)];
             match self.exchange(part, weight).await {
                 Ok(more) => answers.extend(more),
                 Err(Failure { limit: Some(Limit::BatchTooLarge { .. }), .. }) if part.len() > 1 => {
@@ -197,7 +197,7 @@ impl<D: Dialect> Endpoint<D> {
                 }
                 // Whatever came of it in the end, somebody waited.
                 if weight == Weight::Counts && now - begun >= CONNECT_TIMEOUT {
-                    self.was_silent(&self.call_error(method, failure.reason.clone()), now);
+                    self.was_unresponsive(&self.call_error(method, failure.reason.clone()), now);
                 }
                 return Err(failure);
             }

@@ -1,6 +1,6 @@
 //! One endpoint: its own head, and whether it is of use now.
 //!
-//! Promises: it is asked for blocks only after it told the network's chain id; what is false and a wrong chain put it
+//! Promises: it is asked for blocks only after it reported the network's chain id; what is false and a wrong chain put it
 //! into quarantine, which only a sound poll on the agreed chain ends; a failure makes it rest for a growing while,
 //! and for less where it is lacked; a silence makes it one that nobody waits for who has others. Who is asked when is `pool`'s, what it is asked `calls`'s.
 
@@ -13,32 +13,32 @@ use std::time::Duration;
 use landfall_chain::{BlockHash, BlockRef, Chain, EndpointState, Endpoints, Retry};
 use tokio::time::Instant;
 
-use crate::dialect::{Dialect, Fault, Word};
+use crate::dialect::{Dialect, Fault, HeadReport};
 use crate::http::Rpc;
 use crate::pool::learnt::Learnt;
 use crate::pool::pace::Pace;
 
 /// How long an endpoint rests after a failure, at first and at most.
-const REST_FIRST: Duration = Duration::from_millis(200);
-const REST_MAX: Duration = Duration::from_secs(10);
+const COOLDOWN_FIRST: Duration = Duration::from_millis(200);
+const COOLDOWN_MAX: Duration = Duration::from_secs(10);
 /// How long a quarantine lasts before it is looked at again, at first and at most.
 const QUARANTINE_FIRST: Duration = Duration::from_secs(1);
 const QUARANTINE_MAX: Duration = Duration::from_secs(60);
 /// How long nobody waits who has others for one that was silent, at first and at most: longer than it takes until its next poll
 /// has been in vain too.
-const SILENCE_FIRST: Duration = Duration::from_secs(45);
-const SILENCE_MAX: Duration = Duration::from_secs(300);
+const UNRESPONSIVE_FIRST: Duration = Duration::from_secs(45);
+const UNRESPONSIVE_MAX: Duration = Duration::from_secs(300);
 /// What is left of a quarantine while fewer endpoints can be heard than must agree: 1 s becomes 200 ms, 60 s become 12 s.
-const LACKED_DIVISOR: u32 = 5;
+const SHORTAGE_DIVISOR: u32 = 5;
 /// The longest rest of a quarantine while nobody can be read from: what it says is proved all the same, and who asks for
 /// the tip pauses by himself.
-const LAST_RESORT_REST: Duration = Duration::from_millis(200);
+const LAST_RESORT_COOLDOWN: Duration = Duration::from_millis(200);
 /// How many polls in a row must show the same that is too new: one spoilt answer is none.
 const NEWER_POLLS: u32 = 3;
 /// For how long one that showed the block that was agreed on is not asked for it again, where hashes are asked one by one:
-/// longer than a word on what is final is kept on Solana (`told`), behind which another block is agreed on.
+/// longer than a word on what is final is kept on Solana (`polled`), behind which another block is agreed on.
 const SHOWN_FOR: Duration = Duration::from_secs(15);
-/// How often an endpoint must tell its chain id again: a URL may be pointed to another node at any time.
+/// How often an endpoint must report its chain id again: a URL may be pointed to another node at any time.
 const CHAIN_ID_EVERY: Duration = Duration::from_secs(3_600);
 /// After as long without a failure, rests begin small again.
 const CALM: Duration = Duration::from_secs(60);
@@ -63,17 +63,17 @@ pub struct Endpoint<D: Dialect> {
 
 /// What is known of an endpoint now.
 struct Standing<D: Dialect> {
-    /// When it last told the chain id of the network.
-    told_chain_at: Option<Instant>,
+    /// When it last reported the chain id of the network.
+    chain_polled_at: Option<Instant>,
     said: Option<Said>,
     /// The block that was agreed on and that it showed last, and when it was asked for that.
     shown: Option<(BlockRef, Instant)>,
     memory: D::Memory,
     trouble: Option<Trouble>,
-    rests: Retry,
+    cools_down: Retry,
     quarantines: Retry,
-    silences: Retry,
-    silence: Option<Silence>,
+    timeouts_in_a_row: Retry,
+    unresponsive: Option<Unresponsive>,
     failed_at: Option<Instant>,
     /// A poll is under way.
     polled: bool,
@@ -87,7 +87,7 @@ struct Standing<D: Dialect> {
     latency_ms: Option<u64>,
     /// What to know of it while it is healthy: how it came back, what it lacked last, and what nobody else checks.
     note: String,
-    lacked: String,
+    not_found: String,
     unchecked: &'static str,
 }
 
@@ -109,53 +109,53 @@ struct Trouble {
     since: Instant,
     /// From when it rests, and for how long where it is not lacked.
     from: Instant,
-    rest: Duration,
+    cooldown: Duration,
 }
 
 /// It let a request wait in vain.
 #[derive(Clone, Debug)]
-struct Silence {
+struct Unresponsive {
     why: String,
     /// Until when it is not waited for, and for how long that was to be.
     until: Instant,
-    rest: Duration,
+    cooldown: Duration,
 }
 
 /// What is lacked while an endpoint rests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lack {
+pub(crate) enum Shortage {
     Nothing,
     /// Fewer can be heard than must agree on what is final.
-    Voices,
+    Votes,
     /// Nobody can be read from.
     Everybody,
 }
 
 /// Of how much use an endpoint is now, the best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Use {
+pub(crate) enum Availability {
     /// Healthy.
     Good,
     /// It failed, and has rested.
     Again,
     /// It failed a moment ago.
-    Resting,
-    /// It said that it must be left alone, or has not told its chain id, or is in quarantine.
+    CoolingDown,
+    /// It said that it must be left alone, or has not reported its chain id, or is in quarantine.
     None,
 }
 
 impl<D: Dialect> Endpoint<D> {
     pub(crate) fn new(chain: Chain, index: usize, id: String, rpc: Rpc, statuses: Endpoints) -> Arc<Self> {
         let standing = Mutex::new(Standing {
-            told_chain_at: None,
+            chain_polled_at: None,
             said: None,
             shown: None,
             memory: D::Memory::default(),
             trouble: None,
-            rests: Retry::new(REST_FIRST, REST_MAX),
+            cools_down: Retry::new(COOLDOWN_FIRST, COOLDOWN_MAX),
             quarantines: Retry::new(QUARANTINE_FIRST, QUARANTINE_MAX),
-            silences: Retry::new(SILENCE_FIRST, SILENCE_MAX),
-            silence: None,
+            timeouts_in_a_row: Retry::new(UNRESPONSIVE_FIRST, UNRESPONSIVE_MAX),
+            unresponsive: None,
             failed_at: None,
             polled: false,
             newer: None,
@@ -163,7 +163,7 @@ impl<D: Dialect> Endpoint<D> {
             prompt: true,
             latency_ms: None,
             note: String::new(),
-            lacked: String::new(),
+            not_found: String::new(),
             unchecked: "",
         });
         let learnt = Learnt::new(D::BATCH_MAX);
@@ -179,14 +179,14 @@ impl<D: Dialect> Endpoint<D> {
         self.me.upgrade().expect("`new` makes it inside of an Arc, which whoever calls this holds")
     }
 
-    /// Its own newest block, as far as it told it.
+    /// Its own newest block, as far as it reported it.
     pub fn head(&self) -> Option<u64> {
         self.lock().said.as_ref().map(|said| said.latest.number)
     }
 
     /// Its own newest block, while it lies below `number` and the endpoint is healthy: then it need not be asked for that one.
     pub fn head_below(&self, number: u64) -> Option<u64> {
-        self.voice(Instant::now(), |said| said.latest.number).filter(|head| *head < number)
+        self.vote(Instant::now(), |said| said.latest.number).filter(|head| *head < number)
     }
 
     /// A request took so long.
@@ -201,16 +201,16 @@ impl<D: Dialect> Endpoint<D> {
     }
 
     /// Of how much use it is.
-    pub(crate) fn standing(&self, now: Instant) -> Use {
+    pub(crate) fn standing(&self, now: Instant) -> Availability {
         let standing = self.lock();
-        if standing.told_chain_at.is_none() || self.learnt.rest(now).is_some() {
-            return Use::None;
+        if standing.chain_polled_at.is_none() || self.learnt.cooldown(now).is_some() {
+            return Availability::None;
         }
         match standing.trouble {
-            None => Use::Good,
-            Some(trouble) if trouble.quarantined => Use::None,
-            Some(trouble) if trouble.until(Lack::Nothing) <= now => Use::Again,
-            Some(_) => Use::Resting,
+            None => Availability::Good,
+            Some(trouble) if trouble.quarantined => Availability::None,
+            Some(trouble) if trouble.until(Shortage::Nothing) <= now => Availability::Again,
+            Some(_) => Availability::CoolingDown,
         }
     }
 
@@ -219,19 +219,19 @@ impl<D: Dialect> Endpoint<D> {
     }
 
     /// Whether it cannot be asked now, and would be believed.
-    pub(crate) fn word_would_count(&self, now: Instant) -> bool {
-        self.standing(now) == Use::None && !self.is_quarantined()
+    pub(crate) fn response_would_count(&self, now: Instant) -> bool {
+        self.standing(now) == Availability::None && !self.is_quarantined()
     }
 
     /// What it said in its last poll, while it is healthy.
-    pub(crate) fn voice<T>(&self, now: Instant, read: impl FnOnce(&Said) -> T) -> Option<T> {
-        (self.standing(now) == Use::Good).then_some(())?;
+    pub(crate) fn vote<T>(&self, now: Instant, read: impl FnOnce(&Said) -> T) -> Option<T> {
+        (self.standing(now) == Availability::Good).then_some(())?;
         self.lock().said.as_ref().map(read)
     }
 
     /// Takes the right to poll it, when it is due: one poll at a time, none while it rests.
-    pub(crate) fn begin_poll(&self, lack: Lack, now: Instant) -> bool {
-        let is_due = self.rests_until(lack).is_none_or(|until| until <= now);
+    pub(crate) fn begin_poll(&self, shortage: Shortage, now: Instant) -> bool {
+        let is_due = self.cools_down_until(shortage).is_none_or(|until| until <= now);
         let mut standing = self.lock();
         let begins = is_due && !standing.polled;
         standing.polled |= begins;
@@ -239,10 +239,10 @@ impl<D: Dialect> Endpoint<D> {
     }
 
     /// Until when it is not polled; `None` when it does not rest.
-    pub(crate) fn rests_until(&self, lack: Lack) -> Option<Instant> {
-        let of_trouble = self.lock().trouble.map(|trouble| trouble.until(lack));
-        let last_resort = (lack == Lack::Everybody).then_some(LAST_RESORT_REST);
-        of_trouble.max(self.learnt.rests_until(last_resort))
+    pub(crate) fn cools_down_until(&self, shortage: Shortage) -> Option<Instant> {
+        let of_trouble = self.lock().trouble.map(|trouble| trouble.until(shortage));
+        let last_resort = (shortage == Shortage::Everybody).then_some(LAST_RESORT_COOLDOWN);
+        of_trouble.max(self.learnt.cools_down_until(last_resort))
     }
 
     pub(crate) fn end_poll(&self) {
@@ -278,7 +278,7 @@ impl<D: Dialect> Endpoint<D> {
     /// Whether its next poll asks for its chain id: before the first answer, in quarantine, and once an hour.
     pub(crate) fn must_prove_its_chain(&self, now: Instant) -> bool {
         let standing = self.lock();
-        standing.told_chain_at.is_none_or(|told_at| now.duration_since(told_at) >= CHAIN_ID_EVERY)
+        standing.chain_polled_at.is_none_or(|polled_at| now.duration_since(polled_at) >= CHAIN_ID_EVERY)
             || standing.trouble.is_some_and(|trouble| trouble.quarantined)
     }
 
@@ -286,10 +286,10 @@ impl<D: Dialect> Endpoint<D> {
         self.lock().trouble.is_some_and(|trouble| trouble.quarantined)
     }
 
-    /// A poll that began at `begun` told this, and the chain id if `with_chain`. It ends a quarantine that was there when
+    /// A poll that began at `begun` reported this, and the chain id if `with_chain`. It ends a quarantine that was there when
     /// it began: who calls has seen that the word is proved. It ends a pause too, which was over or is cut short.
-    pub(crate) fn told(&self, dialect: &D, word: Word<D::Marks>, begun: Instant, with_chain: bool) {
-        let latest = word.latest.number;
+    pub(crate) fn polled(&self, dialect: &D, report: HeadReport<D::Marks>, begun: Instant, with_chain: bool) {
+        let latest = report.latest.number;
         self.learnt.answered(begun);
         let mut standing = self.lock();
         // It was asked before it was found to lie: it has not shown that it is sound again.
@@ -297,10 +297,10 @@ impl<D: Dialect> Endpoint<D> {
             return;
         }
         if with_chain {
-            standing.told_chain_at = Some(begun);
+            standing.chain_polled_at = Some(begun);
         }
-        let finals = dialect.finals(&word, &mut standing.memory);
-        standing.said = Some(Said { latest: word.latest, finals, hashes: word.hashes, at: begun });
+        let finals = dialect.finals(&report, &mut standing.memory);
+        standing.said = Some(Said { latest: report.latest, finals, hashes: report.hashes, at: begun });
         standing.answers += 1;
         if let Some(Trouble { quarantined: true, .. }) = standing.trouble {
             standing.trouble = None;
@@ -312,8 +312,8 @@ impl<D: Dialect> Endpoint<D> {
     }
 
     /// How much longer it is to be left alone, as it refused requests for their rate; 0 where it did not.
-    pub fn rest(&self) -> Duration {
-        self.learnt.rest(Instant::now()).unwrap_or_default()
+    pub fn cooldown(&self) -> Duration {
+        self.learnt.cooldown(Instant::now()).unwrap_or_default()
     }
 
     /// It answered to what was asked at `begun`. An answer to an earlier question takes back no later failure.
@@ -324,18 +324,19 @@ impl<D: Dialect> Endpoint<D> {
             Some(_) | None => standing.trouble = None,
         }
         if standing.failed_at.is_none_or(|failed_at| begun.duration_since(failed_at) > CALM) {
-            standing.rests.reset();
+            standing.cools_down.reset();
         }
         if standing.failed_at.is_none_or(|failed_at| begun.duration_since(failed_at) > CALM_AFTER_QUARANTINE) {
             standing.quarantines.reset();
         }
-        let calm = |silence: &Silence| begun.saturating_duration_since(silence.until) > CALM_AFTER_QUARANTINE;
-        if standing.silence.as_ref().is_some_and(calm) {
-            standing.silence = None;
-            standing.silences.reset();
+        let calm =
+            |unresponsive: &Unresponsive| begun.saturating_duration_since(unresponsive.until) > CALM_AFTER_QUARANTINE;
+        if standing.unresponsive.as_ref().is_some_and(calm) {
+            standing.unresponsive = None;
+            standing.timeouts_in_a_row.reset();
         }
         let no_batches = self.learnt.why_no_batches();
-        let known: Vec<&str> = [&*standing.note, &*standing.lacked, &*no_batches, standing.unchecked]
+        let known: Vec<&str> = [&*standing.note, &*standing.not_found, &*no_batches, standing.unchecked]
             .into_iter()
             .filter(|text| !text.is_empty())
             .collect();
@@ -355,29 +356,38 @@ impl<D: Dialect> Endpoint<D> {
             return;
         }
         let random = self.spread(now);
-        let rest = if quarantined { &mut standing.quarantines } else { &mut standing.rests }.next_delay(random);
-        standing.trouble = Some(Trouble { quarantined, wrong_chain, since: now, from: now, rest });
+        let cooldown =
+            if quarantined { &mut standing.quarantines } else { &mut standing.cools_down }.next_delay(random);
+        standing.trouble = Some(Trouble { quarantined, wrong_chain, since: now, from: now, cooldown });
         standing.failed_at = Some(now);
         standing.note.clear();
-        standing.lacked.clear();
+        standing.not_found.clear();
         drop(standing);
         let state = if quarantined { EndpointState::Quarantined } else { EndpointState::Failing };
         self.statuses.failed(self.index, state, &error.to_string());
     }
 
     /// It let a request wait in vain, whatever else it answers. Each such time that comes behind a rest makes the rest longer.
-    pub(crate) fn was_silent(&self, why: &D::Error, now: Instant) {
+    pub(crate) fn was_unresponsive(&self, why: &D::Error, now: Instant) {
         let random = self.spread(now);
         let mut standing = self.lock();
-        let lasting = standing.silence.as_ref().filter(|silence| silence.until > now).map(|silence| silence.rest);
-        let rest = lasting.unwrap_or_else(|| standing.silences.next_delay(random));
-        standing.silence = Some(Silence { why: why.to_string(), until: now + rest, rest });
+        let lasting = standing
+            .unresponsive
+            .as_ref()
+            .filter(|unresponsive| unresponsive.until > now)
+            .map(|unresponsive| unresponsive.cooldown);
+        let cooldown = lasting.unwrap_or_else(|| standing.timeouts_in_a_row.next_delay(random));
+        standing.unresponsive = Some(Unresponsive { why: why.to_string(), until: now + cooldown, cooldown });
     }
 
     /// Why nobody waits for it now who has others.
-    pub(crate) fn silence(&self, now: Instant) -> Option<String> {
+    pub(crate) fn unresponsive(&self, now: Instant) -> Option<String> {
         let standing = self.lock();
-        standing.silence.as_ref().filter(|silence| silence.until > now).map(|silence| silence.why.clone())
+        standing
+            .unresponsive
+            .as_ref()
+            .filter(|unresponsive| unresponsive.until > now)
+            .map(|unresponsive| unresponsive.why.clone())
     }
 
     /// It refuses such calls until a person does something about it: `why`, and what.
@@ -390,9 +400,9 @@ impl<D: Dialect> Endpoint<D> {
         self.statuses.serves(self.index, method);
     }
 
-    /// It has not what it was asked for: no failure, and told with its status while it is healthy.
-    pub(crate) fn lacked(&self, error: &D::Error) {
-        self.lock().lacked = error.to_string();
+    /// It has not what it was asked for: no failure, and reported with its status while it is healthy.
+    pub(crate) fn not_found(&self, error: &D::Error) {
+        self.lock().not_found = error.to_string();
     }
 
     /// A quarantined endpoint could not show that it is sound again.
@@ -400,9 +410,9 @@ impl<D: Dialect> Endpoint<D> {
         let now = Instant::now();
         let random = self.spread(now);
         let mut standing = self.lock();
-        let rest = standing.quarantines.next_delay(random);
+        let cooldown = standing.quarantines.next_delay(random);
         if let Some(trouble) = &mut standing.trouble {
-            (trouble.from, trouble.rest) = (now, rest);
+            (trouble.from, trouble.cooldown) = (now, cooldown);
         }
     }
 
@@ -424,12 +434,12 @@ impl<D: Dialect> Endpoint<D> {
 
     /// Why it is of no use; `None` while it is.
     pub(crate) fn why_of_no_use(&self, now: Instant) -> Option<String> {
-        if self.standing(now) == Use::Good {
+        if self.standing(now) == Availability::Good {
             return None;
         }
         let reason = self.lock().trouble.map(|_| self.reason());
         let Endpoint { chain, id, .. } = self;
-        match self.learnt.rest(now).map(|rest| rest.as_millis().div_ceil(1_000)) {
+        match self.learnt.cooldown(now).map(|cooldown| cooldown.as_millis().div_ceil(1_000)) {
             Some(secs) => {
                 let text = format!("{chain}: endpoint {id} must be left alone for another {secs} s");
                 Some(reason.map_or(text.clone(), |reason| format!("{reason} ({text})")))
@@ -463,17 +473,17 @@ impl<D: Dialect> Endpoint<D> {
 }
 
 impl Trouble {
-    fn until(&self, lack: Lack) -> Instant {
-        let rest = match lack {
+    fn until(&self, shortage: Shortage) -> Instant {
+        let cooldown = match shortage {
             // It must be pointed elsewhere first.
-            _ if self.wrong_chain => self.rest,
-            Lack::Nothing => self.rest,
-            Lack::Voices if self.quarantined => self.rest / LACKED_DIVISOR,
-            Lack::Voices => self.rest,
-            Lack::Everybody if self.quarantined => self.rest.min(LAST_RESORT_REST),
-            Lack::Everybody => Duration::ZERO,
+            _ if self.wrong_chain => self.cooldown,
+            Shortage::Nothing => self.cooldown,
+            Shortage::Votes if self.quarantined => self.cooldown / SHORTAGE_DIVISOR,
+            Shortage::Votes => self.cooldown,
+            Shortage::Everybody if self.quarantined => self.cooldown.min(LAST_RESORT_COOLDOWN),
+            Shortage::Everybody => Duration::ZERO,
         };
-        self.from + rest
+        self.from + cooldown
     }
 }
 
@@ -524,7 +534,7 @@ mod tests {
             }
         }
 
-        async fn poll(&self, endpoint: &Endpoint<Self>, _: &Question) -> Result<Word<()>, SilentError> {
+        async fn poll(&self, endpoint: &Endpoint<Self>, _: &Question) -> Result<HeadReport<()>, SilentError> {
             Err(endpoint.unusable(Self::BLOCKS, "nobody asks"))
         }
 
@@ -532,7 +542,7 @@ mod tests {
             0
         }
 
-        fn finals(&self, _: &Word<()>, (): &mut ()) -> Vec<Option<u64>> {
+        fn finals(&self, _: &HeadReport<()>, (): &mut ()) -> Vec<Option<u64>> {
             Vec::new()
         }
     }
@@ -548,7 +558,7 @@ mod tests {
     fn the_chain_id_is_asked_for_at_first_and_each_hour() {
         let (endpoint, now) = (endpoint(), Instant::now());
         assert!(endpoint.must_prove_its_chain(now));
-        endpoint.lock().told_chain_at = Some(now);
+        endpoint.lock().chain_polled_at = Some(now);
         assert!(!endpoint.must_prove_its_chain(now + CHAIN_ID_EVERY - Duration::from_secs(1)));
         assert!(endpoint.must_prove_its_chain(now + CHAIN_ID_EVERY));
     }
@@ -557,13 +567,13 @@ mod tests {
     fn a_poll_that_began_before_a_quarantine_does_not_end_it() {
         let (endpoint, before) = (endpoint(), Instant::now());
         let block = BlockRef { number: 7, hash: BlockHash([1; 32]) };
-        let word = || Word { latest: block, hashes: BTreeMap::new(), marks: () };
+        let report = || HeadReport { latest: block, hashes: BTreeMap::new(), marks: () };
         let (chain, id) = (Chain::EthereumMainnet, endpoint.id.clone());
         endpoint.failed(&RpcError::Contradicts { chain, endpoint: id, says: block, agreed: block }.into());
-        endpoint.told(&Silent, word(), before, true);
+        endpoint.polled(&Silent, report(), before, true);
         assert!(endpoint.is_quarantined());
         assert_eq!((endpoint.head(), endpoint.answers()), (None, 0), "nor is its word taken");
-        endpoint.told(&Silent, word(), Instant::now(), true);
+        endpoint.polled(&Silent, report(), Instant::now(), true);
         assert!(!endpoint.is_quarantined());
         assert_eq!(endpoint.head(), Some(7));
     }
@@ -573,39 +583,45 @@ mod tests {
         let (endpoint, mut now) = (endpoint(), Instant::now());
         let (chain, id) = (Chain::EthereumMainnet, endpoint.id.clone());
         let why = RpcError::Call { chain, endpoint: id, method: "m", reason: "no answer".to_owned() }.into();
-        let mut rests = Vec::new();
+        let mut cools_down = Vec::new();
         for _ in 0..6 {
-            assert_eq!(endpoint.silence(now), None);
-            endpoint.was_silent(&why, now);
+            assert_eq!(endpoint.unresponsive(now), None);
+            endpoint.was_unresponsive(&why, now);
             // What was asked at the same time says the same.
-            endpoint.was_silent(&why, now);
-            assert!(endpoint.silence(now).is_some_and(|text| text.contains("no answer")));
-            let rest = endpoint.lock().silence.as_ref().expect("it was silent").rest;
-            rests.push(rest);
-            now += rest;
+            endpoint.was_unresponsive(&why, now);
+            assert!(endpoint.unresponsive(now).is_some_and(|text| text.contains("no answer")));
+            let cooldown = endpoint.lock().unresponsive.as_ref().expect("it was silent").cooldown;
+            cools_down.push(cooldown);
+            now += cooldown;
             endpoint.answered(now, None);
         }
-        assert!(rests[..3].is_sorted() && rests[2] > rests[0] * 2, "{rests:?}");
-        assert!(rests.iter().all(|rest| (SILENCE_FIRST / 5 * 4..=SILENCE_MAX / 5 * 6).contains(rest)), "{rests:?}");
+        assert!(cools_down[..3].is_sorted() && cools_down[2] > cools_down[0] * 2, "{cools_down:?}");
+        assert!(
+            cools_down
+                .iter()
+                .all(|cooldown| (UNRESPONSIVE_FIRST / 5 * 4..=UNRESPONSIVE_MAX / 5 * 6).contains(cooldown)),
+            "{cools_down:?}"
+        );
     }
 
     #[test]
     fn a_rest_is_as_long_as_who_lacks_the_endpoint_lets_it_be() {
-        let rests = |error: SilentError| {
+        let cools_down = |error: SilentError| {
             let endpoint = endpoint();
             endpoint.failed(&error);
             let trouble = endpoint.lock().trouble.expect("it failed");
-            let until = |lack| trouble.until(lack).duration_since(trouble.from);
-            (trouble.rest, [Lack::Nothing, Lack::Voices, Lack::Everybody].map(until))
+            let until = |shortage| trouble.until(shortage).duration_since(trouble.from);
+            (trouble.cooldown, [Shortage::Nothing, Shortage::Votes, Shortage::Everybody].map(until))
         };
         let (chain, endpoint) = (Chain::EthereumMainnet, String::new());
         let block = BlockRef { number: 1, hash: BlockHash([1; 32]) };
-        let (rest, quarantined) =
-            rests(RpcError::Contradicts { chain, endpoint: endpoint.clone(), says: block, agreed: block }.into());
-        assert_eq!(quarantined, [rest, rest / LACKED_DIVISOR, LAST_RESORT_REST]);
-        let (rest, failing) = rests(RpcError::Call { chain, endpoint, method: "m", reason: String::new() }.into());
-        assert_eq!(failing, [rest, rest, Duration::ZERO]);
-        let (rest, elsewhere) = rests(SilentError::WrongChain);
-        assert_eq!(elsewhere, [rest; 3], "it must be pointed elsewhere first");
+        let (cooldown, quarantined) =
+            cools_down(RpcError::Contradicts { chain, endpoint: endpoint.clone(), says: block, agreed: block }.into());
+        assert_eq!(quarantined, [cooldown, cooldown / SHORTAGE_DIVISOR, LAST_RESORT_COOLDOWN]);
+        let (cooldown, failing) =
+            cools_down(RpcError::Call { chain, endpoint, method: "m", reason: String::new() }.into());
+        assert_eq!(failing, [cooldown, cooldown, Duration::ZERO]);
+        let (cooldown, elsewhere) = cools_down(SilentError::WrongChain);
+        assert_eq!(elsewhere, [cooldown; 3], "it must be pointed elsewhere first");
     }
 }

@@ -1,7 +1,7 @@
 //! What became of a transaction, by all endpoints that may know it.
 //!
 //! Promises: one that knows its block ends the search; every other one is asked before the transaction counts as unknown, and one
-//! that could not be asked leaves it open, for it may know the block. Believes no block that it is told: who asks reads it.
+//! that could not be asked leaves it open, for it may know the block. Believes no block that it is reported: who asks reads it.
 
 use futures_util::future::BoxFuture;
 use landfall_chain::{BlockRef, Fate};
@@ -9,7 +9,7 @@ use landfall_chain::{BlockRef, Fate};
 use crate::dialect::{Dialect, Fault};
 use crate::pool::Pool;
 use crate::pool::endpoint::Endpoint;
-use crate::pool::reads::{Heard, Need};
+use crate::pool::reads::{Need, Responses};
 
 impl<D: Dialect> Pool<D> {
     /// The fate of a transaction at the final block `at`, as `read` asks one endpoint for it. That it can never land is believed when
@@ -23,29 +23,29 @@ impl<D: Dialect> Pool<D> {
         read: impl Fn(&'a Endpoint<D>) -> BoxFuture<'a, Result<Fate, D::Error>> + Send,
     ) -> Result<Fate, D::Error> {
         let need = Need { first: at.number, last: at.number, methods: &[] };
-        let is_found = |told: &[(&Endpoint<D>, Fate)]| told.iter().any(|(_, fate)| matches!(fate, Fate::In(_)));
-        let Heard { told, unheard, .. } = match self.call_each(need, Vec::new(), read, is_found).await {
-            Err(error) if matches!(D::fault(&error), Fault::Failing | Fault::Unsound | Fault::Lacking) => {
+        let is_found = |reported: &[(&Endpoint<D>, Fate)]| reported.iter().any(|(_, fate)| matches!(fate, Fate::In(_)));
+        let Responses { reported, unanswered, .. } = match self.call_each(need, Vec::new(), read, is_found).await {
+            Err(error) if matches!(D::fault(&error), Fault::Failing | Fault::Unsound | Fault::NotFound) => {
                 let all: Vec<&str> = self.endpoints.iter().map(|endpoint| &*endpoint.id).collect();
-                return Ok(Fate::Unheard { endpoints: all.join(", "), why: error.to_string() });
+                return Ok(Fate::Unanswered { endpoints: all.join(", "), why: error.to_string() });
             }
-            heard => heard?,
+            responses => responses?,
         };
-        let mut unheard: Vec<(String, String)> =
-            unheard.into_iter().map(|(endpoint, why)| (endpoint.id.clone(), why)).collect();
+        let mut unanswered: Vec<(String, String)> =
+            unanswered.into_iter().map(|(endpoint, why)| (endpoint.id.clone(), why)).collect();
         let mut superseded = 0;
-        for (_, fate) in told {
+        for (_, fate) in reported {
             match fate {
                 Fate::In(_) => return Ok(fate),
                 Fate::Superseded(_) => superseded += 1,
                 Fate::Unknown => {}
-                Fate::Unheard { endpoints, why } => unheard.push((endpoints, why)),
+                Fate::Unanswered { endpoints, why } => unanswered.push((endpoints, why)),
             }
         }
-        if !unheard.is_empty() {
-            unheard.sort_unstable();
-            let (endpoints, why): (Vec<_>, Vec<_>) = unheard.into_iter().unzip();
-            return Ok(Fate::Unheard { endpoints: endpoints.join(", "), why: why.join("; ") });
+        if !unanswered.is_empty() {
+            unanswered.sort_unstable();
+            let (endpoints, why): (Vec<_>, Vec<_>) = unanswered.into_iter().unzip();
+            return Ok(Fate::Unanswered { endpoints: endpoints.join(", "), why: why.join("; ") });
         }
         Ok(if superseded >= self.must_agree().max(1) { Fate::Superseded(*at) } else { Fate::Unknown })
     }

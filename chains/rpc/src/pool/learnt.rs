@@ -17,8 +17,8 @@ use crate::pool::calls::Weight;
 const RANGE_FIRST: u64 = 100;
 const RANGE_MAX: u64 = 100_000;
 /// How long an endpoint is left alone that says "too much" and not for how long, and at most.
-const REST_DEFAULT: Duration = Duration::from_secs(1);
-const REST_MAX: Duration = Duration::from_secs(300);
+const COOLDOWN_DEFAULT: Duration = Duration::from_secs(1);
+const COOLDOWN_MAX: Duration = Duration::from_secs(300);
 /// How long an endpoint is believed that it does not serve a method, or a batch: plans change, and nodes are mended.
 const UNSUPPORTED: Duration = Duration::from_secs(600);
 
@@ -137,13 +137,13 @@ impl Learnt {
     }
 
     /// How much longer the endpoint must be left alone.
-    pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn cooldown(&self, now: Instant) -> Option<Duration> {
         let until = self.facts().pause?.until;
-        until.checked_duration_since(now).filter(|rest| !rest.is_zero())
+        until.checked_duration_since(now).filter(|cooldown| !cooldown.is_zero())
     }
 
     /// Until when the endpoint is not polled; a pause that it did not name itself is no longer than `most`.
-    pub(crate) fn rests_until(&self, most: Option<Duration>) -> Option<Instant> {
+    pub(crate) fn cools_down_until(&self, most: Option<Duration>) -> Option<Instant> {
         let Pause { from, until, is_named } = self.facts().pause?;
         Some(most.filter(|_| !is_named).map_or(until, |most| until.min(from + most)))
     }
@@ -175,7 +175,7 @@ impl Learnt {
             Limit::RateLimited { pause } => {
                 facts.no_batches.take_if(|it| it.is_doubtful);
                 facts.no_batches_aside.take_if(|it| it.is_doubtful);
-                let until = now + pause.unwrap_or(REST_DEFAULT).min(REST_MAX);
+                let until = now + pause.unwrap_or(COOLDOWN_DEFAULT).min(COOLDOWN_MAX);
                 if facts.pause.is_none_or(|before| before.until < until) {
                     facts.pause = Some(Pause { from: now, until, is_named: pause.is_some() });
                 }
@@ -339,8 +339,8 @@ mod tests {
         assert_eq!(learnt.batch(Weight::Counts, Instant::now()), 1);
         learnt.refused(Limit::RateLimited { pause: Some(Duration::from_secs(7)) }, "m", 1, Weight::Counts, now);
         learnt.refused(Limit::RateLimited { pause: None }, "m", 1, Weight::Counts, now);
-        assert_eq!(learnt.rest(now), Some(Duration::from_secs(7)));
-        assert_eq!(learnt.rest(now + Duration::from_secs(7)), None);
+        assert_eq!(learnt.cooldown(now), Some(Duration::from_secs(7)));
+        assert_eq!(learnt.cooldown(now + Duration::from_secs(7)), None);
         learnt.refused(Limit::Unsupported, "debug_x", 1, Weight::Aside, now);
         assert!(learnt.is_served("m", now) && !learnt.is_served("debug_x", now));
         assert!(!learnt.is_served("debug_x", now + UNSUPPORTED - Duration::from_secs(1)));
@@ -353,7 +353,7 @@ mod tests {
         let widths = || [Weight::Counts, Weight::Aside].map(|weight| learnt.batch(weight, now));
         learnt.refused(Limit::BatchTooLarge { most: None }, "debug_x", 8, Weight::Aside, now);
         learnt.refused(Limit::RateLimited { pause: None }, "debug_x", 8, Weight::Aside, now);
-        assert_eq!((widths(), learnt.rest(now)), ([1_000, 4], None));
+        assert_eq!((widths(), learnt.cooldown(now)), ([1_000, 4], None));
         learnt.refused(Limit::BatchTooLarge { most: Some(100) }, "m", 1_000, Weight::Counts, now);
         assert_eq!(widths(), [100, 4]);
         learnt.refused(Limit::BatchTooLarge { most: Some(3) }, "m", 100, Weight::Counts, now);

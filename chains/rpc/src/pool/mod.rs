@@ -33,9 +33,9 @@ use tokio::time::Instant;
 use crate::dialect::{Dialect, Question};
 use crate::error::RpcError;
 use crate::http::{CALL_TIMEOUT, Rpc, http_client};
-use crate::pool::agree::{Agreement, Voice};
+use crate::pool::agree::{Agreement, Vote};
 use crate::pool::branches::Branches;
-use crate::pool::endpoint::{Endpoint, Said, Use};
+use crate::pool::endpoint::{Availability, Endpoint, Said};
 use crate::pool::places::{EndpointUrl, Place};
 use crate::pool::poll::{GRACE, Polling};
 use crate::pool::wake::WakeUp;
@@ -52,7 +52,7 @@ pub struct Pool<D: Dialect> {
     statuses: Endpoints,
     agreement: Mutex<Agreement>,
     branches: Mutex<Branches>,
-    /// Whose newest block was told last: it is asked first, so that what follows is of the same branch.
+    /// Whose newest block was reported last: it is asked first, so that what follows is of the same branch.
     leader: Mutex<Option<usize>>,
     polls: Mutex<JoinSet<()>>,
     news: Arc<Notify>,
@@ -166,14 +166,14 @@ impl<D: Dialect> Pool<D> {
     /// Where the chain ends, and what is final.
     ///
     /// # Errors
-    /// When nobody tells, or nobody tells of a newest block that reaches what is final.
+    /// When nobody reports, or nobody tells of a newest block that reaches what is final.
     pub async fn tip(&self) -> Result<Tip, D::Error> {
-        let mut voices = self.poll_and_hear().await;
+        let mut votes = self.poll_and_hear().await;
         // Nothing was ever final, and a hash is all that lacks: worth another request, once.
         if self.agreement().is_first_to_come() {
-            voices = self.poll_and_hear().await;
+            votes = self.poll_and_hear().await;
         }
-        if voices.is_empty() {
+        if votes.is_empty() {
             return Err(self.nobody());
         }
         // What is agreed is taken once: another call may add to it meanwhile, and the newest block must reach it.
@@ -219,7 +219,7 @@ impl<D: Dialect> Pool<D> {
         self.statuses.agree()
     }
 
-    async fn poll_and_hear(&self) -> Vec<Voice> {
+    async fn poll_and_hear(&self) -> Vec<Vote> {
         self.poll(&BTreeSet::new(), Wait::Grace, || false).await;
         self.hear()
     }
@@ -228,8 +228,8 @@ impl<D: Dialect> Pool<D> {
     async fn poll(&self, numbers: &BTreeSet<u64>, wait: Wait, enough: impl Fn() -> bool + Send) {
         let before: Vec<u64> = self.endpoints.iter().map(|endpoint| endpoint.answers()).collect();
         self.begin_polls(numbers);
-        if let Some(rested) = self.first_rested() {
-            tokio::time::sleep_until(rested).await;
+        if let Some(cooled_down) = self.first_cooled_down() {
+            tokio::time::sleep_until(cooled_down).await;
             self.begin_polls(numbers);
         }
         let (mut give_up, mut asked_at): (Option<Instant>, _) = (None, Instant::now());
@@ -268,7 +268,7 @@ impl<D: Dialect> Pool<D> {
     }
 
     fn begin_polls(&self, numbers: &BTreeSet<u64>) {
-        let (now, lack) = (Instant::now(), self.lack());
+        let (now, shortage) = (Instant::now(), self.shortage());
         let (wanted, anchor) = {
             let agreement = self.agreement();
             // What one endpoint alone calls final says nothing of another, nor of itself when it stops lying.
@@ -283,7 +283,7 @@ impl<D: Dialect> Pool<D> {
         };
         let mut polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
         while polls.try_join_next().is_some() {}
-        for endpoint in self.endpoints.iter().filter(|endpoint| endpoint.begin_poll(lack, now)) {
+        for endpoint in self.endpoints.iter().filter(|endpoint| endpoint.begin_poll(shortage, now)) {
             let (dialect, endpoint) = (Arc::clone(&self.dialect), Arc::clone(endpoint));
             let which_chain = endpoint.must_prove_its_chain(now);
             let mut question = Question { which_chain, numbers: wanted.clone() };
@@ -295,34 +295,34 @@ impl<D: Dialect> Pool<D> {
     }
 
     /// What the healthy endpoints say, taken into the agreement.
-    fn hear(&self) -> Vec<Voice> {
+    fn hear(&self) -> Vec<Vote> {
         let (must, now) = (self.statuses.agree(), Instant::now());
-        self.tell_what_is_not_checked(must);
+        self.report_what_is_not_checked(must);
         let mut agreement = self.agreement();
-        let voice = |(index, endpoint): (usize, &Arc<Endpoint<D>>)| {
-            endpoint.voice(now, |Said { latest, finals, hashes, .. }| {
+        let vote = |(index, endpoint): (usize, &Arc<Endpoint<D>>)| {
+            endpoint.vote(now, |Said { latest, finals, hashes, .. }| {
                 let (finals, hashes) = (finals.clone(), hashes.clone());
-                Voice { index, id: endpoint.id.clone(), latest: *latest, finals, hashes }
+                Vote { index, id: endpoint.id.clone(), latest: *latest, finals, hashes }
             })
         };
-        let mut voices: Vec<Voice> = self.endpoints.iter().enumerate().filter_map(voice).collect();
+        let mut votes: Vec<Vote> = self.endpoints.iter().enumerate().filter_map(vote).collect();
         let others: Vec<String> = self.endpoints.iter().filter_map(|endpoint| endpoint.why_of_no_use(now)).collect();
-        let contradicting = agreement.hear(&voices, must, &others.join("; "));
+        let contradicting = agreement.hear(&votes, must, &others.join("; "));
         drop(agreement);
         for (index, says, agreed) in contradicting {
             let endpoint = &self.endpoints[index];
             let id = endpoint.id.clone();
             endpoint.failed(&RpcError::Contradicts { chain: self.chain, endpoint: id, says, agreed }.into());
-            voices.retain(|voice| voice.index != index);
+            votes.retain(|vote| vote.index != index);
         }
         // Without batches a hash costs a request of its own.
         if D::BATCH_MAX > 1 {
-            self.branches().hear(&voices);
+            self.branches().hear(&votes);
         }
-        voices
+        votes
     }
 
-    fn tell_what_is_not_checked(&self, must: usize) {
+    fn report_what_is_not_checked(&self, must: usize) {
         let unchecked = match (must, self.endpoints.len()) {
             (0 | 1, 1) => "what it calls final is checked by no other endpoint: it is the only one",
             (0 | 1, _) => "what one endpoint calls final is checked by no other: agree is 1",
@@ -333,10 +333,10 @@ impl<D: Dialect> Pool<D> {
 
     fn good(&self) -> impl Iterator<Item = &Arc<Endpoint<D>>> {
         let now = Instant::now();
-        self.endpoints.iter().filter(move |endpoint| endpoint.standing(now) == Use::Good)
+        self.endpoints.iter().filter(move |endpoint| endpoint.standing(now) == Availability::Good)
     }
 
-    /// How many endpoints could tell about a block: all but those of another chain.
+    /// How many endpoints could report about a block: all but those of another chain.
     pub fn of_this_chain(&self) -> usize {
         self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain()).count()
     }

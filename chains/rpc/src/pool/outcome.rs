@@ -29,8 +29,8 @@ impl<'a, D: Dialect> Outcome<'a, D> {
         match D::fault(&error) {
             Fault::TooNew { block, .. } => self.too_new.push((endpoint, block, error)),
             Fault::Permanent | Fault::WrongChain => return Err(error),
-            Fault::Lacking => {
-                endpoint.lacked(&error);
+            Fault::NotFound => {
+                endpoint.not_found(&error);
                 self.last = Some(error);
             }
             Fault::Failing | Fault::Unsound => {
@@ -97,7 +97,7 @@ impl<D: Dialect> Endpoint<D> {
         self.unusable(D::BLOCKS, &reason)
     }
 
-    /// Why it told nothing that others did tell.
+    /// Why it reported nothing that others did report.
     pub(crate) fn as_its_own(&self, error: D::Error) -> D::Error {
         if matches!(D::fault(&error), Fault::TooNew { .. }) { self.alone(&error) } else { error }
     }

@@ -139,7 +139,7 @@ mod tests {
     /// when he is refused.
     fn minutes(begun: Instant, mut serves: impl FnMut(Instant) -> bool) -> Vec<(u32, u32)> {
         let pace = Pace::default();
-        let (mut now, mut told) = (begun, Vec::new());
+        let (mut now, mut reported) = (begun, Vec::new());
         for minute in 1..=10 {
             let (mut served, mut refused) = (0, 0);
             while now < begun + minute * Duration::from_secs(60) {
@@ -158,9 +158,9 @@ mod tests {
                     now += Duration::from_secs(1);
                 }
             }
-            told.push((served, refused));
+            reported.push((served, refused));
         }
-        told
+        reported
     }
 
     #[test]
@@ -168,11 +168,11 @@ mod tests {
         let begun = Instant::now();
         let buckets = [1, 3, 5, 10, 25, 100].map(|a_second| (60 * a_second, minutes(begun, bucket(a_second, begun))));
         let windows = [10, 40, 100].map(|most| (6 * most, minutes(begun, window(most, begun))));
-        for (a_minute, told) in buckets.into_iter().chain(windows) {
+        for (a_minute, reported) in buckets.into_iter().chain(windows) {
             // Who learns nothing is refused each second.
-            assert!(told[0].1 <= 30, "{a_minute}: {told:?}");
-            for (served, refused) in &told[1..] {
-                assert!(*refused <= 10 && *served > a_minute / 2, "{a_minute}: {told:?}");
+            assert!(reported[0].1 <= 30, "{a_minute}: {reported:?}");
+            for (served, refused) in &reported[1..] {
+                assert!(*refused <= 10 && *served > a_minute / 2, "{a_minute}: {reported:?}");
             }
         }
     }

@@ -1,7 +1,7 @@
 //! One poll of one endpoint, which runs to its end whoever stops waiting for it.
 //!
 //! Promises: what it says is taken only when it is proved, and of an endpoint in quarantine only when it shows the block
-//! that several agreed on last. However a poll ends, who waits for news is told.
+//! that several agreed on last. However a poll ends, who waits for news is reported.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl<D: Dialect> Polling<D> {
         endpoint.set_newer(match &outcome {
             Err(error) => match D::fault(error) {
                 Fault::TooNew { what, .. } => Some((error.clone(), what)),
-                Fault::Failing | Fault::Lacking | Fault::Unsound | Fault::WrongChain | Fault::Permanent => None,
+                Fault::Failing | Fault::NotFound | Fault::Unsound | Fault::WrongChain | Fault::Permanent => None,
             },
             Ok(_) => None,
         });
@@ -42,16 +42,16 @@ impl<D: Dialect> Polling<D> {
                 if is_quarantined && !anchor.is_none_or(shows) {
                     endpoint.stays_out();
                 } else {
-                    endpoint.told(&*self.dialect, word, begun, question.which_chain);
+                    endpoint.polled(&*self.dialect, word, begun, question.which_chain);
                 }
                 endpoint.set_prompt(begun.elapsed() <= GRACE);
             }
             Err(error) => match D::fault(&error) {
                 Fault::Unsound | Fault::WrongChain => endpoint.failed(&error),
-                Fault::Failing | Fault::Lacking | Fault::TooNew { .. } | Fault::Permanent if is_quarantined => {
+                Fault::Failing | Fault::NotFound | Fault::TooNew { .. } | Fault::Permanent if is_quarantined => {
                     endpoint.stays_out();
                 }
-                Fault::Failing | Fault::Lacking | Fault::TooNew { .. } | Fault::Permanent => endpoint.failed(&error),
+                Fault::Failing | Fault::NotFound | Fault::TooNew { .. } | Fault::Permanent => endpoint.failed(&error),
             },
         }
     }

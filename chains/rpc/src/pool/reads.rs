@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::dialect::{Dialect, Fault};
-use crate::pool::endpoint::{Endpoint, Use};
+use crate::pool::endpoint::{Availability, Endpoint};
 use crate::pool::outcome::Outcome;
 use crate::pool::{Pool, Wait};
 
@@ -29,17 +29,17 @@ pub struct Need {
 
 /// What several endpoints told of one thing.
 #[derive(Debug)]
-pub struct Heard<'a, D: Dialect, T> {
+pub struct Responses<'a, D: Dialect, T> {
     /// In the order in which they were asked.
-    pub told: Vec<(&'a Endpoint<D>, T)>,
+    pub reported: Vec<(&'a Endpoint<D>, T)>,
     /// Who failed at it, and how. Who only lacks it is not among them.
     pub failed: Vec<(&'a Endpoint<D>, D::Error)>,
-    /// Why others told nothing.
+    /// Why others reported nothing.
     pub missing: Vec<String>,
     /// One of those has it not, or not yet, and serves all else.
-    pub is_lacking: bool,
+    pub is_not_found: bool,
     /// Those of them that could not be asked, or failed at it, and whose vote would count.
-    pub unheard: Vec<(&'a Endpoint<D>, String)>,
+    pub unanswered: Vec<(&'a Endpoint<D>, String)>,
 }
 
 impl<D: Dialect> Pool<D> {
@@ -119,26 +119,26 @@ impl<D: Dialect> Pool<D> {
     /// Takes in why `endpoint` did not serve a read that goes on at others.
     pub fn noted(&self, endpoint: &Endpoint<D>, error: &D::Error) {
         match D::fault(error) {
-            Fault::Lacking => endpoint.lacked(error),
+            Fault::NotFound => endpoint.not_found(error),
             Fault::Failing | Fault::Unsound | Fault::WrongChain | Fault::TooNew { .. } | Fault::Permanent => {
                 endpoint.failed(error);
             }
         }
     }
 
-    /// Reads from one endpoint after the other until `enough` is told, for what several must tell alike; `told` is what
-    /// some of them told before. Asks those too that failed a moment ago, but who let a request wait in vain only when all have.
+    /// Reads from one endpoint after the other until `enough` is reported, for what several must report alike; `reported` is what
+    /// some of them reported before. Asks those too that failed a moment ago, but who let a request wait in vain only when all have.
     ///
     /// # Errors
     /// What no endpoint can answer; and why nobody told anything.
     pub async fn call_each<'a, T: Send>(
         &'a self,
         need: Need,
-        told: Vec<(&'a Endpoint<D>, T)>,
+        reported: Vec<(&'a Endpoint<D>, T)>,
         read: impl Fn(&'a Endpoint<D>) -> BoxFuture<'a, Result<T, D::Error>> + Send,
         enough: impl Fn(&[(&'a Endpoint<D>, T)]) -> bool + Send,
-    ) -> Result<Heard<'a, D, T>, D::Error> {
-        self.call_each_but(Vec::new(), need, told, read, enough).await
+    ) -> Result<Responses<'a, D, T>, D::Error> {
+        self.call_each_but(Vec::new(), need, reported, read, enough).await
     }
 
     /// As [`Pool::call_each`], without those that have `failed` at it.
@@ -149,32 +149,33 @@ impl<D: Dialect> Pool<D> {
         &'a self,
         failed: Vec<(&'a Endpoint<D>, D::Error)>,
         need: Need,
-        told: Vec<(&'a Endpoint<D>, T)>,
+        reported: Vec<(&'a Endpoint<D>, T)>,
         read: impl Fn(&'a Endpoint<D>) -> BoxFuture<'a, Result<T, D::Error>> + Send,
         enough: impl Fn(&[(&'a Endpoint<D>, T)]) -> bool + Send,
-    ) -> Result<Heard<'a, D, T>, D::Error> {
+    ) -> Result<Responses<'a, D, T>, D::Error> {
         let mut outcome = Outcome::new(self);
-        let mut heard = Heard { told, failed, missing: Vec::new(), is_lacking: false, unheard: Vec::new() };
+        let mut responses =
+            Responses { reported, failed, missing: Vec::new(), is_not_found: false, unanswered: Vec::new() };
         let mut unasked: BTreeSet<usize> = self.endpoints.iter().map(|endpoint| endpoint.index).collect();
         let of_use = self.of_use(need).await;
         let begun = Instant::now();
-        let is_answered = of_use.iter().any(|endpoint| endpoint.silence(begun).is_none());
+        let is_answered = of_use.iter().any(|endpoint| endpoint.unresponsive(begun).is_none());
         for endpoint in of_use {
             unasked.remove(&endpoint.index);
-            if heard.told.iter().any(|(other, _)| std::ptr::eq(*other, endpoint)) {
+            if responses.reported.iter().any(|(other, _)| std::ptr::eq(*other, endpoint)) {
                 continue;
             }
-            if enough(&heard.told) {
+            if enough(&responses.reported) {
                 break;
             }
-            if let Some(why) = endpoint.silence(begun).filter(|_| is_answered) {
-                heard.missing.push(why.clone());
-                heard.unheard.push((endpoint, why));
+            if let Some(why) = endpoint.unresponsive(begun).filter(|_| is_answered) {
+                responses.missing.push(why.clone());
+                responses.unanswered.push((endpoint, why));
                 continue;
             }
-            if let Some((_, error)) = heard.failed.iter().find(|(other, _)| std::ptr::eq(*other, endpoint)) {
-                heard.missing.push(error.to_string());
-                heard.unheard.push((endpoint, error.to_string()));
+            if let Some((_, error)) = responses.failed.iter().find(|(other, _)| std::ptr::eq(*other, endpoint)) {
+                responses.missing.push(error.to_string());
+                responses.unanswered.push((endpoint, error.to_string()));
                 outcome.failed_before(error);
                 continue;
             }
@@ -182,71 +183,83 @@ impl<D: Dialect> Pool<D> {
             match read(endpoint).await {
                 Ok(value) => {
                     endpoint.answered(begun, None);
-                    heard.told.push((endpoint, value));
+                    responses.reported.push((endpoint, value));
                 }
                 Err(error) => {
-                    heard.missing.push(error.to_string());
-                    let is_lacking = D::fault(&error) == Fault::Lacking;
-                    heard.is_lacking |= is_lacking;
-                    if !is_lacking {
-                        heard.unheard.push((endpoint, error.to_string()));
-                        heard.failed.push((endpoint, endpoint.as_its_own(error.clone())));
+                    responses.missing.push(error.to_string());
+                    let is_not_found = D::fault(&error) == Fault::NotFound;
+                    responses.is_not_found |= is_not_found;
+                    if !is_not_found {
+                        responses.unanswered.push((endpoint, error.to_string()));
+                        responses.failed.push((endpoint, endpoint.as_its_own(error.clone())));
                     }
                     outcome.failed(endpoint, error)?;
                 }
             }
         }
-        if heard.told.is_empty() {
+        if responses.reported.is_empty() {
             return Err(outcome.error());
         }
         outcome.one_understands();
         let now = Instant::now();
         for endpoint in self.endpoints.iter().filter(|endpoint| unasked.contains(&endpoint.index)) {
             let why = endpoint.why_of_no_use(now);
-            if endpoint.word_would_count(now) {
-                heard.unheard.push((endpoint, why.clone().unwrap_or_else(|| "it could not be asked".to_owned())));
+            if endpoint.response_would_count(now) {
+                responses
+                    .unanswered
+                    .push((endpoint, why.clone().unwrap_or_else(|| "it could not be asked".to_owned())));
             }
-            heard.missing.extend(why);
+            responses.missing.extend(why);
         }
-        Ok(heard)
+        Ok(responses)
     }
 
-    /// Whether somebody cannot be asked now whose word would count: who must be left alone, or has not told yet which chain it
+    /// Whether somebody cannot be asked now whose word would count: who must be left alone, or has not reported yet which chain it
     /// serves. Who is in quarantine would not be believed.
     pub fn misses_somebody(&self) -> bool {
         let now = Instant::now();
-        self.endpoints.iter().any(|endpoint| endpoint.word_would_count(now))
+        self.endpoints.iter().any(|endpoint| endpoint.response_would_count(now))
     }
 
     /// The endpoints for a read, the best first.
     pub async fn candidates(&self, need: Need) -> Vec<&Endpoint<D>> {
         let (mut candidates, now) = (self.of_use(need).await, Instant::now());
         // Who failed a moment ago is asked only when there is nobody else.
-        if candidates.iter().any(|endpoint| endpoint.standing(now) < Use::Resting) {
-            candidates.retain(|endpoint| endpoint.standing(now) < Use::Resting);
+        if candidates.iter().any(|endpoint| endpoint.standing(now) < Availability::CoolingDown) {
+            candidates.retain(|endpoint| endpoint.standing(now) < Availability::CoolingDown);
         }
         candidates
     }
 
     /// The same with those behind that failed a moment ago, for who needs a second witness. Asks for their heads first
-    /// while none has told one.
+    /// while none has reported one.
     pub async fn of_use(&self, need: Need) -> Vec<&Endpoint<D>> {
         if self.good().next().is_none() {
             self.poll(&BTreeSet::new(), Wait::Grace, || false).await;
         }
         let (now, leader) = (Instant::now(), *self.leader());
         let branches = self.branches();
-        let of_use = |(_, endpoint): &(usize, &Arc<Endpoint<D>>)| endpoint.standing(now) < Use::None;
+        let of_use = |(_, endpoint): &(usize, &Arc<Endpoint<D>>)| endpoint.standing(now) < Availability::None;
         let mut endpoints: Vec<(usize, &Arc<Endpoint<D>>)> = self.endpoints.iter().enumerate().filter(of_use).collect();
         endpoints.sort_by_cached_key(|(place, endpoint)| {
             let serves = need.methods.iter().all(|method| endpoint.learnt.is_served(method, now));
             let head = endpoint.head().unwrap_or_default();
             let missing = need.last.saturating_sub(head);
             let (wait, leads) = (endpoint.pace.wait(now), leader == Some(endpoint.index));
-            let strays = !leads && branches.is_stray(*place);
-            // It may tell its head and no block: each read would wait for it again.
-            let (standing, is_silent) = (endpoint.standing(now), endpoint.silence(now).is_some());
-            (!serves, standing, strays, is_silent, missing, wait, !leads, endpoint.latency_ms(), endpoint.index)
+            let minorities = !leads && branches.is_minority(*place);
+            // It may report its head and no block: each read would wait for it again.
+            let (standing, is_unresponsive) = (endpoint.standing(now), endpoint.unresponsive(now).is_some());
+            (
+                !serves,
+                standing,
+                minorities,
+                is_unresponsive,
+                missing,
+                wait,
+                !leads,
+                endpoint.latency_ms(),
+                endpoint.index,
+            )
         });
         endpoints.into_iter().map(|(_, endpoint)| &**endpoint).collect()
     }

@@ -2,7 +2,7 @@
 //!
 //! Promises: what comes over them is never data, only a reason to poll a little earlier; silence, garbage and a dead
 //! server cost nothing but that. At most one connection per URL, taken up again with growing pauses. Nothing of the URL
-//! but host and port is told.
+//! but host and port is reported.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,17 +75,17 @@ impl WakeUp {
         let connect = tokio_tungstenite::connect_async_with_config(request, Some(config), false);
         let mut socket = match tokio::time::timeout(CONNECT_TIMEOUT, connect).await {
             Ok(Ok((socket, _))) => socket,
-            Ok(Err(error)) => return told(&error),
+            Ok(Err(error)) => return reason_of(&error),
             Err(_) => return format!("no connection within {} s", CONNECT_TIMEOUT.as_secs()),
         };
         if let Err(error) = socket.send(Message::text(self.subscription.request)).await {
-            return told(&error);
+            return reason_of(&error);
         }
         let mut last = None;
         loop {
             let message = match tokio::time::timeout(SILENCE_MAX, socket.next()).await {
                 Ok(Some(Ok(message))) => message,
-                Ok(Some(Err(error))) => return told(&error),
+                Ok(Some(Err(error))) => return reason_of(&error),
                 Ok(None) => return "the connection ended".to_owned(),
                 Err(_) => return format!("silent for {} s", SILENCE_MAX.as_secs()),
             };
@@ -104,7 +104,7 @@ impl WakeUp {
 }
 
 /// By kind: some texts of tungstenite hold the URL.
-fn told(error: &Error) -> String {
+fn reason_of(error: &Error) -> String {
     match error {
         Error::Io(error) => format!("cannot connect: {error}"),
         Error::Http(response) => format!("HTTP status {}", response.status().as_u16()),

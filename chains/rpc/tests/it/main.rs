@@ -81,7 +81,7 @@ async fn another_genesis_is_a_wrong_chain_and_nothing_is_read_there() {
 }
 
 #[tokio::test]
-async fn a_read_that_fails_is_answered_elsewhere_and_tells_no_secret() {
+async fn a_read_that_fails_is_answered_elsewhere_and_reports_no_secret() {
     let (bad, good) = (Node::start(21, 10).await, Node::start(20, 10).await);
     let pool = pool(&[&bad, &good]);
     settled(&pool).await;

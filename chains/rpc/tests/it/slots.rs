@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::http::HeaderMap;
 use landfall_chain::{BlockHash, BlockRef};
-use landfall_rpc::{Call, Codes, Dialect, Endpoint, Fault, Question, RpcError, Subscription, Word};
+use landfall_rpc::{Call, Codes, Dialect, Endpoint, Fault, HeadReport, Question, RpcError, Subscription};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -29,9 +29,9 @@ pub(crate) enum SlotError {
     WrongCluster { endpoint: String },
 }
 
-/// A block as nodes tell it: where it is, and its hash.
+/// A block as nodes report it: where it is, and its hash.
 #[derive(Deserialize)]
-struct Told {
+struct BlockResponse {
     slot: u64,
     hash: u8,
 }
@@ -56,7 +56,7 @@ impl Dialect for Slots {
         }
     }
 
-    async fn poll(&self, endpoint: &Endpoint<Self>, question: &Question) -> Result<Word<u64>, SlotError> {
+    async fn poll(&self, endpoint: &Endpoint<Self>, question: &Question) -> Result<HeadReport<u64>, SlotError> {
         if question.which_chain {
             let answers = endpoint.ask_all(&[Call { method: "getGenesisHash", params: json!([]) }]).await?;
             let genesis: &str = endpoint.parse("getGenesisHash", &answers[0])?;
@@ -66,30 +66,30 @@ impl Dialect for Slots {
         }
         let of = |commitment| Call { method: "getLatestBlockhash", params: json!([commitment]) };
         let answers = endpoint.ask_all(&[of("confirmed"), of("finalized")]).await?;
-        let latest: Told = endpoint.parse("getLatestBlockhash", &answers[0])?;
-        let finalized: Told = endpoint.parse("getLatestBlockhash", &answers[1])?;
+        let latest: BlockResponse = endpoint.parse("getLatestBlockhash", &answers[0])?;
+        let finalized: BlockResponse = endpoint.parse("getLatestBlockhash", &answers[1])?;
         let mut hashes = BTreeMap::from([latest.block(), finalized.block()].map(|block| (block.number, block.hash)));
         let calls: Vec<Call> =
             question.numbers.iter().map(|slot| Call { method: "getBlock", params: json!([slot]) }).collect();
         for answer in endpoint.ask(&calls).await? {
             // No block in this slot, or none yet: it has no say.
             let Ok(answer) = answer else { continue };
-            let block = endpoint.parse::<Told>("getBlock", &answer)?.block();
+            let block = endpoint.parse::<BlockResponse>("getBlock", &answer)?.block();
             hashes.insert(block.number, block.hash);
         }
-        Ok(Word { latest: latest.block(), hashes, marks: finalized.slot })
+        Ok(HeadReport { latest: latest.block(), hashes, marks: finalized.slot })
     }
 
     fn rules(&self) -> usize {
         1
     }
 
-    fn finals(&self, word: &Word<u64>, (): &mut ()) -> Vec<Option<u64>> {
+    fn finals(&self, word: &HeadReport<u64>, (): &mut ()) -> Vec<Option<u64>> {
         vec![Some(word.marks)]
     }
 }
 
-impl Told {
+impl BlockResponse {
     fn block(&self) -> BlockRef {
         BlockRef { number: self.slot, hash: BlockHash([self.hash; 32]) }
     }

@@ -2,11 +2,11 @@
 //!
 //! One leg per owner and asset: the net change of what the owner holds. Instructions and logs are never looked at: some
 //! programs move value without either, and a fee or an extension makes less arrive than was sent. What failed moves
-//! nothing. The fee is no part of it: it is added back to who paid it, and told for itself.
+//! nothing. The fee is no part of it: it is added back to who paid it, and reported for itself.
 //! Each gain is judged once: it is a leg, or it has a verdict. What of listed assets is none stands in its owner's books
 //! all the same, so that what an owner holds is always what came, less what went; the rest is told to who asks to have
 //! it explained.
-//! Who paid is told by the losses, where exactly one owner lost of the asset; else the fee payer stands in, and the
+//! Who paid is reported by the losses, where exactly one owner lost of the asset; else the fee payer stands in, and the
 //! rule says so (`sender` knows more).
 
 mod native;
@@ -38,7 +38,7 @@ pub(crate) struct Judged {
 struct Flow<'a> {
     asset: AssetId,
     gains: Vec<Gain<'a>>,
-    /// What owners lost; whether it is told as a debit is for `is_listed` to say.
+    /// What owners lost; whether it is reported as a debit is for `is_listed` to say.
     losses: Vec<Loss<'a>>,
     is_listed: bool,
     /// Who may have paid.
@@ -58,7 +58,7 @@ enum Worth {
     /// No credit, and the owner has it.
     Kept(Verdict),
     /// Only looks like one, or is nothing that we keep books of.
-    Told(Verdict),
+    Reported(Verdict),
 }
 
 struct Loss<'a> {
@@ -93,7 +93,7 @@ impl<'r> Judge<'r> {
     }
 
     /// # Errors
-    /// A transaction that does not tell what its credits depend on.
+    /// A transaction that does not report what its credits depend on.
     pub(crate) fn tx(&mut self, tx: &Tx<'_>, reference: TxRef) -> Result<(), Unusable> {
         if tx.failed {
             return self.failed(tx, reference);
@@ -131,7 +131,7 @@ impl<'r> Judge<'r> {
         Ok(())
     }
 
-    /// Of what it tried nothing is told by its balances.
+    /// Of what it tried nothing is reported by its balances.
     fn failed(&mut self, tx: &Tx<'_>, reference: TxRef) -> Result<(), Unusable> {
         if self.asked == Legs::Explained {
             let payer = address(tx, tx.keys[0])?;
@@ -162,17 +162,17 @@ impl<'r> Judge<'r> {
             match gain.worth {
                 Worth::Credit => self.judged.transfers.push(transfer),
                 Worth::Kept(verdict) => self.judged.unattributed.push(Rejected { transfer, verdict }),
-                Worth::Told(verdict) if self.asked == Legs::Explained => {
+                Worth::Reported(verdict) if self.asked == Legs::Explained => {
                     self.judged.rejected.push(Rejected { transfer, verdict });
                 }
-                Worth::Told(_) => {}
+                Worth::Reported(_) => {}
             }
         }
         if flow.is_listed {
             for loss in &flow.losses {
-                // Burnt, or locked up as rent, where nobody gained. What is only told must not decide: not every read
-                // tells it.
-                let gained = flow.gains.iter().find(|gain| !matches!(gain.worth, Worth::Told(_)));
+                // Burnt, or locked up as rent, where nobody gained. What is only reported must not decide: not every read
+                // reports it.
+                let gained = flow.gains.iter().find(|gain| !matches!(gain.worth, Worth::Reported(_)));
                 let recipient = gained.map_or(loss.owner, |gain| gain.owner);
                 let debit = transfer(tx, reference, flow.asset, [loss.owner, recipient], loss.amount)?;
                 self.judged.debits.push(debit);
@@ -186,7 +186,7 @@ impl Worth {
     fn verdict(self) -> Option<Verdict> {
         match self {
             Worth::Credit => None,
-            Worth::Kept(verdict) | Worth::Told(verdict) => Some(verdict),
+            Worth::Kept(verdict) | Worth::Reported(verdict) => Some(verdict),
         }
     }
 }

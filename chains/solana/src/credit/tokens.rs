@@ -49,7 +49,7 @@ pub(super) fn flows<'a>(
             }
             Listed::UnderAnother => Some(Worth::Kept(Verdict::FakeToken)),
             Listed::No if mint == WRAPPED_SOL => Some(Worth::Kept(Verdict::FakeToken)),
-            Listed::No => (asked == Legs::Explained).then_some(Worth::Told(Verdict::FakeToken)),
+            Listed::No => (asked == Legs::Explained).then_some(Worth::Reported(Verdict::FakeToken)),
         };
         if let Some(worth) = unlisted {
             flows.push(unlisted_flow(tx, holders, mint, worth)?);
@@ -58,7 +58,7 @@ pub(super) fn flows<'a>(
     Ok(flows)
 }
 
-/// That every holding of a mint that counts tells its owner.
+/// That every holding of a mint that counts reports its owner.
 ///
 /// # Errors
 /// One that does not: what is credited would not be all.
@@ -69,7 +69,7 @@ pub(super) fn all_owned(tx: &Tx<'_>, mint: &str) -> Result<(), Unusable> {
     }
 }
 
-/// That every holding of a listed mint tells the decimals that are listed.
+/// That every holding of a listed mint reports the decimals that are listed.
 ///
 /// # Errors
 /// One that does not, wherever it stands: what it adds to a sum would be a thousandfold.
@@ -151,7 +151,7 @@ fn listed_flow<'a>(
         } else if change == 0 {
             // Between two accounts of one owner.
             rest.left = within(tx, place.mint, owner);
-            rest.take(u128::MAX, Worth::Told(Verdict::SelfTransfer));
+            rest.take(u128::MAX, Worth::Reported(Verdict::SelfTransfer));
         }
     }
     Ok(flow)
@@ -165,7 +165,7 @@ fn unlisted_flow<'a>(tx: &Tx<'a>, holders: &[Holder<'a>], mint: &'a str, worth: 
     for (owner, change) in changes.iter().copied() {
         let mut rest = Rest { owner, left: gained(change), gains: &mut gains };
         if mint == WRAPPED_SOL {
-            rest.take(wrapped_by(holders, owner, supply), Worth::Told(Verdict::SelfTransfer));
+            rest.take(wrapped_by(holders, owner, supply), Worth::Reported(Verdict::SelfTransfer));
         }
         rest.take(u128::MAX, worth);
     }

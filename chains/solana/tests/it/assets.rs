@@ -1,5 +1,5 @@
 //! What nodes tell of listed mints: as it is asked for, in each form, by as many as must agree, and by nodes that refuse, lag or
-//! tell half of it.
+//! report half of it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -44,7 +44,7 @@ fn account(owner: &str, data: &[u8]) -> Value {
     })
 }
 
-async fn told(source: &SolanaSource) -> Result<AssetFacts, SourceErrorKind> {
+async fn reported(source: &SolanaSource) -> Result<AssetFacts, SourceErrorKind> {
     source.facts(&usdc(), 10).await.map(Option::unwrap).map_err(|error| error.kind)
 }
 
@@ -67,11 +67,11 @@ fn assert_trusted(source: &SolanaSource) {
 }
 
 #[tokio::test]
-async fn s12_a_mint_is_asked_for_at_what_is_final_and_told_with_its_program_and_its_extensions() {
+async fn s12_a_mint_is_asked_for_at_what_is_final_and_reported_with_its_program_and_its_extensions() {
     let (node, other, source) = two().await;
-    let tell = |owner: &str, data: &[u8]| [&node, &other].map(|node| node.tell_account(USDC, account(owner, data)));
-    tell(SPL_TOKEN, &bare());
-    let as_listed = told(&source).await.unwrap();
+    let report = |owner: &str, data: &[u8]| [&node, &other].map(|node| node.report_account(USDC, account(owner, data)));
+    report(SPL_TOKEN, &bare());
+    let as_listed = reported(&source).await.unwrap();
     assert_eq!(as_listed, facts("spl_token", &[]));
     assert!(as_listed.is_under_its_program());
     let asked = json!([USDC, { "commitment": "finalized", "encoding": "base64", "minContextSlot": 10 }]);
@@ -82,13 +82,13 @@ async fn s12_a_mint_is_asked_for_at_what_is_final_and_told_with_its_program_and_
         "one light call each"
     );
 
-    tell(TOKEN_2022, &pausable());
-    let under_another = told(&source).await.unwrap();
+    report(TOKEN_2022, &pausable());
+    let under_another = reported(&source).await.unwrap();
     assert_eq!(under_another, facts("token_2022", &["pausable"]));
     assert!(!under_another.is_under_its_program());
 
-    tell(SYSTEM, &[]);
-    let no_token = told(&source).await.unwrap();
+    report(SYSTEM, &[]);
+    let no_token = reported(&source).await.unwrap();
     assert_eq!(no_token, AssetFacts { program: Some(SYSTEM.to_owned()), terms: None, ..facts("", &[]) });
     assert!(!no_token.is_under_its_program());
     assert_eq!(source.facts(&AssetId::Native, 10).await.unwrap(), None);
@@ -97,13 +97,13 @@ async fn s12_a_mint_is_asked_for_at_what_is_final_and_told_with_its_program_and_
 #[tokio::test]
 async fn what_two_do_not_report_alike_is_not_reported() {
     let (node, other, source) = two().await;
-    node.tell_account(USDC, account(SPL_TOKEN, &bare()));
+    node.report_account(USDC, account(SPL_TOKEN, &bare()));
     for account in [account(TOKEN_2022, &bare()), account(SYSTEM, &[]), Value::Null] {
-        other.tell_account(USDC, account);
-        assert_eq!(told(&source).await, Err(SourceErrorKind::Transient));
+        other.report_account(USDC, account);
+        assert_eq!(reported(&source).await, Err(SourceErrorKind::Transient));
     }
     source.set_agree(1).unwrap();
-    assert_eq!(told(&source).await, Ok(facts("spl_token", &[])));
+    assert_eq!(reported(&source).await, Ok(facts("spl_token", &[])));
     assert_trusted(&source);
 }
 
@@ -116,13 +116,13 @@ async fn a_mint_that_is_listed_without_its_program_is_under_either() {
     network.assets.push(Asset { id, symbol: "NINE".to_owned(), decimals: 6, from_block: 0 });
     let source = SolanaSource::new(&network, &[node.url().parse().unwrap()]).unwrap();
     for (owner, data) in [(SPL_TOKEN, bare()), (TOKEN_2022, pausable())] {
-        node.tell_account(&mint.to_string(), account(owner, &data));
+        node.report_account(&mint.to_string(), account(owner, &data));
         assert!(source.facts(&id, 10).await.unwrap().unwrap().is_under_its_program(), "{owner}");
     }
 }
 
 #[tokio::test]
-async fn a_node_that_refuses_lags_or_tells_half_of_a_mint_tells_nothing_of_it_and_is_as_good_as_before() {
+async fn a_node_that_refuses_lags_or_reports_half_of_a_mint_reports_nothing_of_it_and_is_as_good_as_before() {
     let (node, other, source) = two().await;
     source.set_agree(1).unwrap();
     let good = account(SPL_TOKEN, &bare());
@@ -145,26 +145,26 @@ async fn a_node_that_refuses_lags_or_tells_half_of_a_mint_tells_nothing_of_it_an
         json!({ "owner": TOKEN_2022, "data": [half, "base64"], "space": 90 }),
     ];
     for case in cases {
-        node.tell_account(USDC, case.clone());
-        other.tell_account(USDC, case.clone());
-        assert_eq!(told(&source).await, Err(SourceErrorKind::Transient), "{case}");
+        node.report_account(USDC, case.clone());
+        other.report_account(USDC, case.clone());
+        assert_eq!(reported(&source).await, Err(SourceErrorKind::Transient), "{case}");
         // Another one is heard.
-        other.tell_account(USDC, good.clone());
-        assert_eq!(told(&source).await, Ok(facts("spl_token", &[])), "{case}");
+        other.report_account(USDC, good.clone());
+        assert_eq!(reported(&source).await, Ok(facts("spl_token", &[])), "{case}");
     }
-    node.tell_account(USDC, good);
+    node.report_account(USDC, good);
     assert_eq!(source.facts(&usdc(), 11).await.unwrap_err().kind, SourceErrorKind::Transient, "10 is final");
     assert_trusted(&source);
 
     for refusal in Refusal::ALL {
         node.misbehave(Fault::Refuse(refusal), When::Always);
-        assert_eq!(told(&source).await, Ok(facts("spl_token", &[])), "{refusal:?}");
+        assert_eq!(reported(&source).await, Ok(facts("spl_token", &[])), "{refusal:?}");
         node.behave();
     }
     for node in [&node, &other] {
         node.misbehave(Fault::Refuse(Refusal::MethodNotFound), When::Always);
     }
-    assert_eq!(told(&source).await, Err(SourceErrorKind::Transient));
+    assert_eq!(reported(&source).await, Err(SourceErrorKind::Transient));
     assert_trusted(&source);
     let alone = self::source(&[&node]);
     assert_eq!(alone.facts(&usdc(), 10).await.unwrap_err().kind, SourceErrorKind::Transient);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::fixtures::{credits, read, refusals};
 use crate::made::{Made, RENT, USDC, associated, key};
 
-fn told(txs: &[Value]) -> Candidate {
+fn reported(txs: &[Value]) -> Candidate {
     read(&Rules::of(&network(Chain::SolanaMainnet).unwrap()), txs).unwrap()
 }
 
@@ -25,7 +25,7 @@ fn an_account_that_changes_hands_within_a_block_is_judged_for_each_owner() {
     let credited = format!("{} {USDC} 5", key("W"));
     let refused = format!("{} {USDC} 5 ineligible_token_account", key("V"));
     for owners in [["W", "V"], ["V", "W"]] {
-        let candidate = told(&[paid(owners[0], 1), paid(owners[1], 2)]);
+        let candidate = reported(&[paid(owners[0], 1), paid(owners[1], 2)]);
         assert_eq!(
             (credits(&candidate), refusals(&candidate)),
             (vec![credited.clone()], vec![refused.clone()]),

@@ -1,5 +1,5 @@
-//! What two endpoints must tell alike of a block: whatever changes a credit, a debit, a fee or a sender changes the digest, and
-//! what honest nodes tell differently does not.
+//! What two endpoints must report alike of a block: whatever changes a credit, a debit, a fee or a sender changes the digest, and
+//! what honest nodes report differently does not.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -31,8 +31,8 @@ fn rules(corpus: &[Value]) -> [Rules; 2] {
     [rules.clone().with_wrapped(Wrapped::Native), rules]
 }
 
-fn read(rules: &Rules, told: &Value) -> Option<Candidate> {
-    block(rules, &serde_json::to_string(told).unwrap(), &asked(Legs::Creditable)).ok()
+fn read(rules: &Rules, reported: &Value) -> Option<Candidate> {
+    block(rules, &serde_json::to_string(reported).unwrap(), &asked(Legs::Creditable)).ok()
 }
 
 /// What of a block is recorded: the order of legs within a transaction is no part of it.
@@ -93,7 +93,7 @@ fn change(block: &mut Value, at: Index, other: Index, how: u8) {
     };
 }
 
-/// What is done to a block as it is told.
+/// What is done to a block as it is reported.
 type Change = fn(&mut Value);
 
 #[test]
@@ -106,16 +106,16 @@ fn whatever_changes_what_is_recorded_changes_the_digest() {
         at in any::<Index>(), changes in proptest::collection::vec((any::<Index>(), any::<Index>(), 0_u8..5), 1..3),
         native in any::<bool>(),
     )| {
-        let (told, rules) = (&corpus[at.index(corpus.len())], &rules[usize::from(native)]);
-        let mut otherwise = told.clone();
+        let (reported, rules) = (&corpus[at.index(corpus.len())], &rules[usize::from(native)]);
+        let mut otherwise = reported.clone();
         changes.into_iter().for_each(|(at, other, how)| change(&mut otherwise, at, other, how));
-        let (one, other) = (read(rules, told).unwrap(), read(rules, &otherwise));
+        let (one, other) = (read(rules, reported).unwrap(), read(rules, &otherwise));
         if let Some(other) = other {
             let is_same = recorded(&one) == recorded(&other);
             count(0, true);
             count(1, !is_same);
-            count(2, one.digest == other.digest && *told != otherwise);
-            prop_assert!(is_same || one.digest != other.digest, "{told}\n{otherwise}");
+            count(2, one.digest == other.digest && *reported != otherwise);
+            prop_assert!(is_same || one.digest != other.digest, "{reported}\n{otherwise}");
             prop_assert_eq!(one.digest == other.digest, one.digest.difference(&other.digest).is_none());
         }
     });
@@ -134,8 +134,8 @@ fn a_debit_is_the_same_in_whatever_order_a_node_lists_token_balances() {
         .tokens_at(associated(&key("D")), "D", USDC, [RENT; 2], [Some(0), Some(8)])
         .tx();
     let rules = &rules(&[block_of(std::slice::from_ref(&tx))])[1];
-    let told = |tx: &Value| read(rules, &block_of(std::slice::from_ref(tx))).unwrap();
-    let one = told(&tx);
+    let reported = |tx: &Value| read(rules, &block_of(std::slice::from_ref(tx))).unwrap();
+    let one = reported(&tx);
     assert_eq!(one.block.debits().iter().map(|debit| debit.nth).collect::<Vec<_>>(), [0, 1]);
     for order in 1..16_u32 {
         let mut otherwise = tx.clone();
@@ -146,17 +146,18 @@ fn a_debit_is_the_same_in_whatever_order_a_node_lists_token_balances() {
                 held.reverse();
             }
         }
-        let other = told(&otherwise);
+        let other = reported(&otherwise);
         assert_eq!((other.digest, other.block.debits()), (one.digest, one.block.debits()), "{order}");
         assert_eq!(other.block.transfers, one.block.transfers, "{order}");
     }
 }
 
 #[test]
-fn what_honest_nodes_tell_differently_changes_nothing() {
+fn what_honest_nodes_report_differently_changes_nothing() {
     let corpus = corpus();
     let rules = &rules(&corpus)[1];
-    let as_told = |told: &Value| (read(rules, told).unwrap().digest, recorded(&read(rules, told).unwrap()));
+    let as_reported =
+        |reported: &Value| (read(rules, reported).unwrap().digest, recorded(&read(rules, reported).unwrap()));
     let ways: [(&str, Change); 7] = [
         ("token balances in another order", |block| {
             each(block, |tx| {
@@ -202,11 +203,11 @@ fn what_honest_nodes_tell_differently_changes_nothing() {
             })
         }),
     ];
-    for told in &corpus {
+    for reported in &corpus {
         for (what, way) in ways {
-            let mut otherwise = told.clone();
+            let mut otherwise = reported.clone();
             way(&mut otherwise);
-            assert_eq!(as_told(&otherwise), as_told(told), "{what}");
+            assert_eq!(as_reported(&otherwise), as_reported(reported), "{what}");
         }
     }
 }
@@ -222,9 +223,9 @@ fn what_a_closed_account_is_still_said_to_hold_changes_nothing() {
         .account("payer", [1_000, 1_000 + crate::made::RENT])
         .tokens("gone", "payer", crate::made::USDC, [crate::made::RENT, 0], [Some(5), None])
         .tx();
-    let mut still_told = closed.clone();
-    still_told["meta"]["postTokenBalances"] = closed["meta"]["preTokenBalances"].clone();
-    let [one, other] = [closed, still_told].map(|tx| read(rules, &block_of(&[tx])).unwrap());
+    let mut still_reported = closed.clone();
+    still_reported["meta"]["postTokenBalances"] = closed["meta"]["preTokenBalances"].clone();
+    let [one, other] = [closed, still_reported].map(|tx| read(rules, &block_of(&[tx])).unwrap());
     assert_eq!((one.digest, recorded(&one)), (other.digest, recorded(&other)));
 }
 
@@ -233,8 +234,8 @@ proptest! {
     fn token_balances_in_any_order_come_to_the_same(seed in any::<u64>()) {
         let corpus = corpus();
         let rules = &rules(&corpus)[1];
-        for told in &corpus {
-            let mut otherwise = told.clone();
+        for reported in &corpus {
+            let mut otherwise = reported.clone();
             each(&mut otherwise, |tx| {
                 for side in ["preTokenBalances", "postTokenBalances"] {
                     tx["meta"][side].as_array_mut().unwrap().sort_by_key(|balance| {
@@ -243,7 +244,7 @@ proptest! {
                     });
                 }
             });
-            let (one, other) = (read(rules, told).unwrap(), read(rules, &otherwise).unwrap());
+            let (one, other) = (read(rules, reported).unwrap(), read(rules, &otherwise).unwrap());
             prop_assert_eq!(one.digest, other.digest);
             prop_assert_eq!(recorded(&one), recorded(&other));
         }

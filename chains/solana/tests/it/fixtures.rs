@@ -1,6 +1,6 @@
 //! The recorded answers of `testdata/` (see SOURCES.md there), and each transaction in every shape that nodes give.
 //!
-//! A `base64` transaction tells its account keys in its bytes only; here they are taken out, for comparison.
+//! A `base64` transaction reports its account keys in its bytes only; here they are taken out, for comparison.
 
 use std::fs;
 
@@ -114,7 +114,7 @@ fn first_signature(bytes: &[u8]) -> String {
     base58(&bytes[1..65])
 }
 
-/// The network, with every mint that `transactions` tell.
+/// The network, with every mint that `transactions` report.
 pub(crate) fn listing(transactions: &[Value]) -> Network {
     let mut network = network(Chain::SolanaMainnet).unwrap();
     for tx in transactions {

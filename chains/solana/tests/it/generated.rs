@@ -159,8 +159,8 @@ fn what_is_no_credit_says_why() {
 }
 
 #[test]
-fn what_came_is_told_to_all_and_what_did_not_come_to_who_asks() {
-    let told = |name: &str, legs: Legs| {
+fn what_came_is_reported_to_all_and_what_did_not_come_to_who_asks() {
+    let reported = |name: &str, legs: Legs| {
         let tx = [load_one(name)["json"].clone()];
         let answer = serde_json::to_string(&crate::fixtures::block_of(&tx)).unwrap();
         let asked = crate::fixtures::asked(legs);
@@ -168,14 +168,15 @@ fn what_came_is_told_to_all_and_what_did_not_come_to_who_asks() {
         assert_eq!(credits(&candidate), Vec::<String>::new());
         refusals(&candidate)
     };
-    let why =
-        |told: &[String]| told.iter().map(|line| line.split(' ').next_back().unwrap().to_owned()).collect::<Vec<_>>();
+    let why = |reported: &[String]| {
+        reported.iter().map(|line| line.split(' ').next_back().unwrap().to_owned()).collect::<Vec<_>>()
+    };
     for (name, kept, asked) in [
         ("spl_set_authority_owner_change", vec!["ineligible_token_account"], vec!["ineligible_token_account"]),
         ("spl_own_accounts_move", vec![], vec!["self_transfer"]),
         ("spl_failed", vec![], vec!["reverted_tx"]),
     ] {
-        assert_eq!(why(&told(name, Legs::Creditable)), kept, "{name}");
-        assert_eq!(why(&told(name, Legs::Explained)), asked, "{name}");
+        assert_eq!(why(&reported(name, Legs::Creditable)), kept, "{name}");
+        assert_eq!(why(&reported(name, Legs::Explained)), asked, "{name}");
     }
 }

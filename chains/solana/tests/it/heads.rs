@@ -47,7 +47,7 @@ async fn two_that_call_different_blocks_final_are_waited_for() {
 }
 
 #[tokio::test]
-async fn finality_that_catches_up_with_the_newest_block_and_stalls_is_told_as_it_is() {
+async fn finality_that_catches_up_with_the_newest_block_and_stalls_is_reported_as_it_is() {
     let node = Node::start(&Ledger::of(10..=16)).await;
     let source = source(&[&node]);
     for finalized in [16, 16, 16] {
@@ -95,7 +95,7 @@ async fn where_a_transaction_is_said_to_be_is_a_hint_and_silence_says_nothing() 
     knows.misbehave(Fault::ServerError, When::Always);
     for _ in 0..3 {
         let fate = source.fate(&of(7), &at(15)).await.unwrap();
-        assert!(matches!(&fate, Fate::Unheard { endpoints, .. } if *endpoints == knows.id()), "{fate:?}");
+        assert!(matches!(&fate, Fate::Unanswered { endpoints, .. } if *endpoints == knows.id()), "{fate:?}");
     }
     let foreign = TxRef { id: TxId::Evm([7; 32]), life: TxLife::Block };
     assert_eq!(source.fate(&foreign, &at(15)).await.unwrap_err().kind, SourceErrorKind::Permanent);

@@ -1,4 +1,4 @@
-//! What owners hold, as nodes tell it of a final slot: alike by as many as must agree; by nodes that lag, refuse or tell half of
+//! What owners hold, as nodes report it of a final slot: alike by as many as must agree; by nodes that lag, refuse or report half of
 //! it, nothing; and never zero for want of an answer.
 
 use base64::Engine as _;
@@ -41,11 +41,11 @@ fn account(program: &str, lamports: u64, data: &[u8]) -> Value {
 }
 
 /// Tells that the owner has so many lamports and so much USDC.
-fn tell(nodes: &[&Node], owner: &Address, lamports: u64, amount: u64) {
+fn report(nodes: &[&Node], owner: &Address, lamports: u64, amount: u64) {
     for node in nodes {
-        node.tell_account(&owner.to_string(), account(SYSTEM, lamports, &[]));
+        node.report_account(&owner.to_string(), account(SYSTEM, lamports, &[]));
         let place = associated_of(&owner.to_string(), USDC);
-        node.tell_account(&place, account(SPL_TOKEN, 2_039_280, &tokens(USDC, owner, amount)));
+        node.report_account(&place, account(SPL_TOKEN, 2_039_280, &tokens(USDC, owner, amount)));
     }
 }
 
@@ -61,7 +61,7 @@ fn amounts(lamports: u64, tokens: u64) -> Vec<Option<Holding>> {
     [lamports, tokens].map(|amount| of_slots(amount, (10, 10))).to_vec()
 }
 
-fn told(lamports: u64, tokens: u64, proof: Proof) -> Holdings {
+fn reported(lamports: u64, tokens: u64, proof: Proof) -> Holdings {
     Holdings { proof, amounts: vec![amounts(lamports, tokens)] }
 }
 
@@ -71,10 +71,10 @@ fn assert_trusted(source: &SolanaSource) {
 }
 
 #[tokio::test]
-async fn what_owners_hold_is_asked_for_at_what_is_final_and_told_by_two() {
+async fn what_owners_hold_is_asked_for_at_what_is_final_and_reported_by_two() {
     let (node, other, source) = two().await;
-    tell(&[&node, &other], &OWNER, 5_000, 7);
-    assert_eq!(held(&source).await, Ok(told(5_000, 7, Proof::TwoEndpoints)));
+    report(&[&node, &other], &OWNER, 5_000, 7);
+    assert_eq!(held(&source).await, Ok(reported(5_000, 7, Proof::TwoEndpoints)));
     let place = associated_of(&OWNER.to_string(), USDC);
     let how = json!({
         "commitment": "finalized", "encoding": "base64", "minContextSlot": 10, "dataSlice": { "offset": 0, "length": 165 },
@@ -82,21 +82,21 @@ async fn what_owners_hold_is_asked_for_at_what_is_final_and_told_by_two() {
     assert_eq!(node.counts().last["getMultipleAccounts"], json!([[OWNER.to_string(), place], how]));
     assert_eq!((node.calls("getMultipleAccounts", None), other.calls("getMultipleAccounts", None)), (1, 1));
     source.set_agree(1).unwrap();
-    assert_eq!(held(&source).await, Ok(told(5_000, 7, Proof::OneEndpoint)));
+    assert_eq!(held(&source).await, Ok(reported(5_000, 7, Proof::OneEndpoint)));
     assert_trusted(&source);
 }
 
 #[tokio::test]
 async fn an_account_that_is_not_there_is_zero_only_at_a_slot_that_was_reached() {
     let (node, other, source) = two().await;
-    assert_eq!(held(&source).await, Ok(told(0, 0, Proof::TwoEndpoints)), "nobody has heard of the owner");
+    assert_eq!(held(&source).await, Ok(reported(0, 0, Proof::TwoEndpoints)), "nobody has heard of the owner");
     // It answers of an older slot, whatever it is asked.
-    node.tell_accounts_at(9);
+    node.report_accounts_at(9);
     assert_eq!(held(&source).await, Err(SourceErrorKind::Transient));
-    other.tell_accounts_at(9);
+    other.report_accounts_at(9);
     assert_eq!(held(&source).await, Err(SourceErrorKind::Transient));
-    node.tell_accounts_at(None);
-    other.tell_accounts_at(None);
+    node.report_accounts_at(None);
+    other.report_accounts_at(None);
     // A slot that nothing is final at yet.
     let error = source.holdings(&[OWNER], &[AssetId::Native], &at(12)).await.unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::Transient);
@@ -104,26 +104,26 @@ async fn an_account_that_is_not_there_is_zero_only_at_a_slot_that_was_reached() 
 }
 
 #[tokio::test]
-async fn each_answer_is_of_its_own_slot_and_both_are_told() {
+async fn each_answer_is_of_its_own_slot_and_both_are_reported() {
     let (node, other, source) = two().await;
-    tell(&[&node, &other], &OWNER, 5_000, 7);
-    node.tell_accounts_at(14);
-    other.tell_accounts_at(15);
+    report(&[&node, &other], &OWNER, 5_000, 7);
+    node.report_accounts_at(14);
+    other.report_accounts_at(15);
     let of_both = |amount| of_slots(amount, (14, 15));
     assert_eq!(held(&source).await.unwrap().amounts, [[of_both(5_000), of_both(7)]]);
     // Whoever is asked second may be some slots behind the first, as long as it has reached what is agreed to be final.
-    other.tell_accounts_at(13);
+    other.report_accounts_at(13);
     let of_both = |amount| of_slots(amount, (13, 14));
     assert_eq!(held(&source).await.unwrap().amounts, [[of_both(5_000), of_both(7)]]);
     assert_eq!(other.counts().last["getMultipleAccounts"][1]["minContextSlot"], 10);
 }
 
 #[tokio::test]
-async fn owners_that_two_tell_differently_are_not_told_and_others_are() {
+async fn owners_that_two_report_differently_are_not_reported_and_others_are() {
     let (node, other, source) = two().await;
-    tell(&[&node, &other], &OWNER, 5_000, 7);
-    tell(&[&node], &OTHER, 5_000, 7);
-    tell(&[&other], &OTHER, 5_000, 8);
+    report(&[&node, &other], &OWNER, 5_000, 7);
+    report(&[&node], &OTHER, 5_000, 7);
+    report(&[&other], &OTHER, 5_000, 8);
     let both = source.holdings(&[OTHER, OWNER], &[AssetId::Native, usdc()], &at(10)).await.unwrap();
     assert_eq!(both.amounts, [vec![amounts(5_000, 7)[0], None], amounts(5_000, 7)]);
     assert_trusted(&source);
@@ -152,9 +152,9 @@ async fn a_token_account_counts_when_program_mint_and_owner_are_those_that_it_wa
         ("no data", json!({ "lamports": 1, "owner": SPL_TOKEN }), None),
         ("parsed", json!({ "data": { "parsed": {} }, "lamports": 1, "owner": SPL_TOKEN }), None),
     ];
-    for (what, told_account, expected) in cases {
+    for (what, reported_account, expected) in cases {
         for node in [&node, &other] {
-            node.tell_account(&place, told_account.clone());
+            node.report_account(&place, reported_account.clone());
         }
         // What is no account is none at all; a token account that is not one keeps SOL from nobody.
         let of_token = expected.and_then(|amount| of_slots(amount, (10, 10)));
@@ -168,7 +168,7 @@ async fn a_token_account_counts_when_program_mint_and_owner_are_those_that_it_wa
 #[tokio::test]
 async fn a_node_that_refuses_or_knows_no_such_method_is_as_good_as_before_for_all_else() {
     let (node, other, source) = two().await;
-    tell(&[&node, &other], &OWNER, 5_000, 7);
+    report(&[&node, &other], &OWNER, 5_000, 7);
     let mut refused = 0;
     for refusal in Refusal::ALL {
         let fault = Fault::Refuse(refusal);
@@ -181,7 +181,7 @@ async fn a_node_that_refuses_or_knows_no_such_method_is_as_good_as_before_for_al
         node.behave();
     }
     assert!(refused >= 3, "a node that lags, that is limited, that knows no such method");
-    assert_eq!(held(&source).await, Ok(told(5_000, 7, Proof::TwoEndpoints)));
+    assert_eq!(held(&source).await, Ok(reported(5_000, 7, Proof::TwoEndpoints)));
     assert_trusted(&source);
 }
 
@@ -194,9 +194,9 @@ async fn wrapped_sol_is_sol_where_that_is_so_and_many_owners_are_asked_for_in_pa
     let native = SolanaSource::at(&mainnet, vec![url.into()], &options).unwrap();
     let owners: Vec<Address> = (0..150).map(|who| Address::Solana([who; 32])).collect();
     for (owner, lamports) in owners.iter().zip(1_000..) {
-        node.tell_account(&owner.to_string(), account(SYSTEM, lamports, &[]));
+        node.report_account(&owner.to_string(), account(SYSTEM, lamports, &[]));
         let place = associated_of(&owner.to_string(), WRAPPED_SOL);
-        node.tell_account(&place, account(SPL_TOKEN, 2_039_285, &tokens(WRAPPED_SOL, owner, 5)));
+        node.report_account(&place, account(SPL_TOKEN, 2_039_285, &tokens(WRAPPED_SOL, owner, 5)));
     }
     let held = native.holdings(&owners, &[AssetId::Native], &at(10)).await.unwrap();
     let expected: Vec<_> = (0..150).map(|index| vec![of_slots(1_005 + index, (10, 10))]).collect();

@@ -13,7 +13,7 @@
 //! - `sources`: sources over the nodes of landfall-cluster; `slots`: what holes, forks and skipped
 //!   slots come to; `refusals`: what each refusal does; `heads`: where the chain ends, what is final, which cluster it is;
 //!   `polls`: what is kept of that, and what it costs
-//! - `witnesses`: blocks that two endpoints must tell alike, and what they do not tell alike; `digests`: what of a block
+//! - `witnesses`: blocks that two endpoints must report alike, and what they do not report alike; `digests`: what of a block
 //!   that is; `agreeing`: what is final when endpoints lag, stall and lie
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 

@@ -43,7 +43,7 @@ fn made(extensions: &[(u16, &[u8])], behind: &[u8]) -> Vec<u8> {
     account
 }
 
-fn told(extensions: &[&str], risks: &[&str]) -> Terms {
+fn reported(extensions: &[&str], risks: &[&str]) -> Terms {
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     Terms {
         decimals: 6,
@@ -56,31 +56,31 @@ fn told(extensions: &[&str], risks: &[&str]) -> Terms {
 }
 
 #[test]
-fn s12_extensions_are_told_in_their_order_and_the_risks_among_them() {
+fn s12_extensions_are_reported_in_their_order_and_the_risks_among_them() {
     let two = [(12, [7; 32].as_slice()), (18, &[0; 64])];
     let cases: [(Vec<u8>, Terms); 10] = [
-        (bare(false), told(&[], &[])),
-        (made(&[], &[]), told(&[], &[])),
+        (bare(false), reported(&[], &[])),
+        (made(&[], &[]), reported(&[], &[])),
         (
             made(&two, &[]),
             Terms {
                 permanent_delegate: Some(Address::Solana([7; 32])),
-                ..told(&["permanent_delegate", "metadata_pointer"], &["permanent_delegate"])
+                ..reported(&["permanent_delegate", "metadata_pointer"], &["permanent_delegate"])
             },
         ),
         // Nobody is one, and it stays a risk: who may set it is not looked at.
-        (made(&[(12, &[0; 32])], &[]), told(&["permanent_delegate"], &["permanent_delegate"])),
-        (made(&[(6, &[1])], &[]), told(&["default_account_state"], &[])),
-        (made(&[(6, &[2])], &[]), told(&["default_account_state_frozen"], &["default_account_state_frozen"])),
-        (made(&[(9, &[])], &[]), told(&["non_transferable"], &["non_transferable"])),
-        // A kind that this version does not know may be anything, and the next one is told all the same.
+        (made(&[(12, &[0; 32])], &[]), reported(&["permanent_delegate"], &["permanent_delegate"])),
+        (made(&[(6, &[1])], &[]), reported(&["default_account_state"], &[])),
+        (made(&[(6, &[2])], &[]), reported(&["default_account_state_frozen"], &["default_account_state_frozen"])),
+        (made(&[(9, &[])], &[]), reported(&["non_transferable"], &["non_transferable"])),
+        // A kind that this version does not know may be anything, and the next one is reported all the same.
         (
             made(&[(4_711, &[1, 2]), (26, &[0; 33])], &[]),
-            told(&["unknown_4711", "pausable"], &["unknown_4711", "pausable"]),
+            reported(&["unknown_4711", "pausable"], &["unknown_4711", "pausable"]),
         ),
         // Only token accounts have it.
-        (made(&[(2, &[0; 8])], &[]), told(&["unknown_2"], &["unknown_2"])),
-        (made(&[(3, &[0; 32])], &[0; 37]), told(&["mint_close_authority"], &["mint_close_authority"])),
+        (made(&[(2, &[0; 8])], &[]), reported(&["unknown_2"], &["unknown_2"])),
+        (made(&[(3, &[0; 32])], &[0; 37]), reported(&["mint_close_authority"], &["mint_close_authority"])),
     ];
     for (account, expected) in cases {
         assert_eq!(terms(Token2022, &account), Ok(expected), "{account:?}");
@@ -88,7 +88,7 @@ fn s12_extensions_are_told_in_their_order_and_the_risks_among_them() {
     for program in [SplToken, Token2022] {
         assert_eq!(
             terms(program, &bare(true)),
-            Ok(Terms { freeze_authority: Some(Address::Solana([3; 32])), ..told(&[], &[]) })
+            Ok(Terms { freeze_authority: Some(Address::Solana([3; 32])), ..reported(&[], &[]) })
         );
     }
 }
@@ -156,8 +156,8 @@ fn the_numbers_names_and_lengths_are_those_of_the_programs_own_interface() {
         // What the interface does not know the length of is as long as it likes.
         let whole = of_mint.and_then(|known| ExtensionType::try_calculate_account_len::<Mint>(&[known]).ok());
         let value = vec![0; whole.map_or(3, |whole| whole - 166 - 4)];
-        let told = terms(Token2022, &made(&[(number, &value)], &[])).unwrap();
-        assert_eq!(told.extensions, [name]);
+        let reported = terms(Token2022, &made(&[(number, &value)], &[])).unwrap();
+        assert_eq!(reported.extensions, [name]);
         let longer = terms(Token2022, &made(&[(number, &[value.as_slice(), &[0]].concat())], &[]));
         let expected = MintError::Value { number, length: value.len() + 1 };
         assert_eq!(longer.err(), whole.map(|_| expected), "{number}");
@@ -190,20 +190,23 @@ fn mints_that_the_programs_own_interface_wrote_are_read_as_it_wrote_them() {
         TransferHook,
         MetadataPointer
     );
-    let told = terms(Token2022, &account).unwrap();
-    assert_eq!((told.decimals, told.freeze_authority), (6, Some(Address::Solana([3; 32]))));
-    assert_eq!((told.permanent_delegate, told.transfer_fee), (None, Some(TransferFee { basis_points: 0, maximum: 0 })));
-    assert_eq!(told.extensions, like_a_dollar);
-    assert_eq!(told.risks, like_a_dollar[..5]);
+    let reported = terms(Token2022, &account).unwrap();
+    assert_eq!((reported.decimals, reported.freeze_authority), (6, Some(Address::Solana([3; 32]))));
+    assert_eq!(
+        (reported.permanent_delegate, reported.transfer_fee),
+        (None, Some(TransferFee { basis_points: 0, maximum: 0 }))
+    );
+    assert_eq!(reported.extensions, like_a_dollar);
+    assert_eq!(reported.risks, like_a_dollar[..5]);
     let (others, account) =
         written!(DefaultAccountState, NonTransferable, InterestBearingConfig, PausableConfig, ScaledUiAmountConfig);
-    let told = terms(Token2022, &account).unwrap();
-    assert_eq!(told.extensions, others);
-    assert_eq!(told.risks, ["non_transferable", "pausable"]);
+    let reported = terms(Token2022, &account).unwrap();
+    assert_eq!(reported.extensions, others);
+    assert_eq!(reported.risks, ["non_transferable", "pausable"]);
 }
 
 #[test]
-fn s12_of_a_fee_the_one_that_was_set_last_is_told_and_of_a_delegate_who_it_is() {
+fn s12_of_a_fee_the_one_that_was_set_last_is_reported_and_of_a_delegate_who_it_is() {
     let types = [ExtensionType::TransferFeeConfig, ExtensionType::PermanentDelegate];
     let mut account = vec![0; ExtensionType::try_calculate_account_len::<Mint>(&types).unwrap()];
     let mut state = StateWithExtensionsMut::<Mint>::unpack_uninitialized(&mut account).unwrap();
@@ -217,9 +220,9 @@ fn s12_of_a_fee_the_one_that_was_set_last_is_told_and_of_a_delegate_who_it_is() 
     state.base = Mint { decimals: 6, is_initialized: true, ..Mint::default() };
     state.pack_base();
     state.init_account_type().unwrap();
-    let told = terms(Token2022, &account).unwrap();
-    assert_eq!(told.transfer_fee, Some(TransferFee { basis_points: 300, maximum: 70_000 }));
-    assert_eq!(told.permanent_delegate, Some(Address::Solana([8; 32])));
+    let reported = terms(Token2022, &account).unwrap();
+    assert_eq!(reported.transfer_fee, Some(TransferFee { basis_points: 300, maximum: 70_000 }));
+    assert_eq!(reported.permanent_delegate, Some(Address::Solana([8; 32])));
 }
 
 proptest! {
@@ -247,10 +250,10 @@ proptest! {
         prop_assert_eq!(terms(Token2022, &account).unwrap().extensions, names.clone());
         // Cut anywhere: the front of the list where an extension ends there, else nothing.
         let cut = &account[..166 + cut.index(account.len() - 165)];
-        if let Ok(told) = terms(Token2022, cut) {
-            let ends: usize = entries[..told.extensions.len()].iter().map(|(_, value)| 4 + value.len()).sum();
+        if let Ok(reported) = terms(Token2022, cut) {
+            let ends: usize = entries[..reported.extensions.len()].iter().map(|(_, value)| 4 + value.len()).sum();
             prop_assert_eq!(cut.len(), 166 + ends);
-            prop_assert_eq!(&told.extensions[..], &names[..told.extensions.len()]);
+            prop_assert_eq!(&reported.extensions[..], &names[..reported.extensions.len()]);
         }
     }
 }

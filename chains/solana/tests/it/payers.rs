@@ -31,7 +31,7 @@ fn leg(sender_rule: SenderRule) -> AssetTransfer {
 }
 
 /// F pays the fee, A pays us 30.
-fn told(slot: u64) -> Value {
+fn reported(slot: u64) -> Value {
     let tx = Made::default().account("F", [9, 9]).account("A", [90, 60]).account("W", [0, 30]).tx();
     let mut keys = tx["transaction"]["accountKeys"].as_array().unwrap().clone();
     keys.push(json!({ "pubkey": "11111111111111111111111111111111" }));
@@ -70,29 +70,29 @@ fn refusal(code: i64, message: &str) -> OwnAnswer {
 }
 
 fn without_meta() -> Value {
-    let mut told = told(SLOT);
-    told["meta"] = Value::Null;
-    told
+    let mut reported = reported(SLOT);
+    reported["meta"] = Value::Null;
+    reported
 }
 
 #[tokio::test]
-async fn only_a_sender_that_balances_do_not_tell_is_asked_for() {
-    use SenderRule::{FeePayer, Instruction, Mint, OnlyPayer, StandIn, Told};
-    for rule in [Told, OnlyPayer, Instruction, Mint, FeePayer] {
-        let (payers, asked) = ask(&[Ok(told(SLOT))], rule).await;
+async fn only_a_sender_that_balances_do_not_report_is_asked_for() {
+    use SenderRule::{FeePayer, Instruction, Mint, OnlyPayer, Reported, StandIn};
+    for rule in [Reported, OnlyPayer, Instruction, Mint, FeePayer] {
+        let (payers, asked) = ask(&[Ok(reported(SLOT))], rule).await;
         assert_eq!((payers.unwrap(), asked), (vec![Payer { sender: owner("F"), rule }], 0));
     }
-    let (payers, asked) = ask(&[Ok(told(SLOT))], StandIn).await;
+    let (payers, asked) = ask(&[Ok(reported(SLOT))], StandIn).await;
     assert_eq!((payers.unwrap(), asked), (vec![Payer { sender: owner("A"), rule: Instruction }], 1));
 }
 
 #[tokio::test]
-async fn who_says_that_it_cannot_tell_leaves_the_fee_payer_and_who_does_not_know_it_a_stand_in_and_both_are_asked_once()
-{
+async fn who_says_that_it_cannot_report_leaves_the_fee_payer_and_who_does_not_know_it_a_stand_in_and_both_are_asked_once()
+ {
     let does_not_know = [
         Ok(Value::Null),
         Ok(without_meta()),
-        Ok(told(SLOT + 1)),
+        Ok(reported(SLOT + 1)),
         refusal(-32_004, "not available"),
         refusal(-32_007, "was skipped"),
     ];
@@ -119,8 +119,8 @@ async fn who_says_that_it_cannot_tell_leaves_the_fee_payer_and_who_does_not_know
 }
 
 #[tokio::test]
-async fn who_fails_may_know_and_only_another_who_tells_makes_up_for_it() {
-    let mut broken = told(SLOT);
+async fn who_fails_may_know_and_only_another_who_reports_makes_up_for_it() {
+    let mut broken = reported(SLOT);
     broken["transaction"]["message"]["instructions"][0]["accounts"] = json!([99]);
     for failing in [
         refusal(-32_005, "Node is behind"),
@@ -137,7 +137,7 @@ async fn who_fails_may_know_and_only_another_who_tells_makes_up_for_it() {
             let error = ask(&answers, SenderRule::StandIn).await.0.unwrap_err();
             assert_eq!(error.kind, SourceErrorKind::Transient, "{error}");
         }
-        for answers in [vec![failing.clone(), Ok(told(SLOT))], vec![Ok(told(SLOT)), failing.clone()]] {
+        for answers in [vec![failing.clone(), Ok(reported(SLOT))], vec![Ok(reported(SLOT)), failing.clone()]] {
             let payers = ask(&answers, SenderRule::StandIn).await.0.unwrap();
             assert_eq!(payers, [Payer { sender: owner("A"), rule: SenderRule::Instruction }], "{failing:?}");
         }
@@ -146,7 +146,7 @@ async fn who_fails_may_know_and_only_another_who_tells_makes_up_for_it() {
 
 #[tokio::test]
 async fn who_must_be_left_alone_for_a_while_may_know() {
-    for answer in [Ok(Value::Null), Ok(told(SLOT))] {
+    for answer in [Ok(Value::Null), Ok(reported(SLOT))] {
         let (one, other) = (Node::start(&Ledger::of(10..=14)).await, Node::start(&Ledger::of(10..=14)).await);
         one.answer_transaction(&TxId::Solana([7; 64]).to_string(), answer.clone());
         let source = source(&[&one, &other]);

@@ -19,7 +19,7 @@ fn latest_calls(node: &Node) -> u64 {
 }
 
 #[tokio::test]
-async fn what_was_told_a_moment_ago_is_not_asked_again() {
+async fn what_was_reported_a_moment_ago_is_not_asked_again() {
     let node = Node::start(&Ledger::of(10..=16)).await;
     // So long that nothing is forgotten while this test runs.
     let source = polled(&[&node], Duration::from_secs(3_600));
@@ -116,7 +116,7 @@ async fn a_few_slots_up_to_the_newest_block_are_read_without_a_list() {
     source.tip().await.unwrap();
     assert_eq!(slots(&source, 11, 16).await, [11, 12, 15, 16]);
     assert_eq!((node.calls("getBlocks", None), node.calls("getBlock", None)), (0, 4));
-    // Further back, and up to another block, only a list tells where to look.
+    // Further back, and up to another block, only a list reports where to look.
     assert_eq!(slots(&source, 11, 15).await, [11, 12, 15]);
     assert_eq!(node.calls("getBlocks", None), 1);
     assert_eq!(node.counts().last["getBlocks"][2]["minContextSlot"], 15, "a list of a node that is there");

@@ -1,5 +1,5 @@
 //! Recorded answers of mainnet and devnet: what every owner gained is what a script adds up that knows nothing of this
-//! crate (`testdata/expected.py`), and every shape of a transaction tells the same.
+//! crate (`testdata/expected.py`), and every shape of a transaction reports the same.
 
 use std::collections::BTreeMap;
 
@@ -101,7 +101,7 @@ fn a_transaction_reads_the_same_in_every_encoding() {
 }
 
 #[test]
-fn a_block_of_before_owners_were_told_reads_while_its_mints_are_not_listed() {
+fn a_block_of_before_owners_were_reported_reads_while_its_mints_are_not_listed() {
     let answer = load("chainstorage/block.json");
     let txs = transactions(&answer);
     let none = Rules::of(&listing(&[]));

@@ -90,7 +90,7 @@ async fn what_a_person_must_mend_is_said_in_the_status_of_the_endpoint() {
 
 #[tokio::test]
 async fn what_follows_from_each_reaction() {
-    // Whether the endpoint is as good as before; whether a person is told if it goes on; whether it is asked for the
+    // Whether the endpoint is as good as before; whether a person is reported if it goes on; whether it is asked for the
     // next block as soon as it is healthy, which after a pause is a matter of time.
     let cases = [
         ("LeaveOpen", Refusal::BlockNotAvailable, (true, false, Some(true))),
@@ -115,10 +115,10 @@ async fn what_follows_from_each_reaction() {
         };
         tokio::time::timeout(Duration::from_secs(60), is_healthy).await.unwrap();
         leads(&source, 16).await;
-        let is_told = status().refused.contains_key("getBlock with transactions");
+        let is_reported = status().refused.contains_key("getBlock with transactions");
         assert_eq!(slots(&source, 13, 13).await, [13], "{reaction}");
         let is_asked = expected.2.map(|_| ahead.calls("getBlock", Some(13)) == 1);
-        assert_eq!((is_good, is_told, is_asked), expected, "{reaction}");
+        assert_eq!((is_good, is_reported, is_asked), expected, "{reaction}");
         // What nobody else has it is asked for all the same, and answers.
         other.lose([14]);
         assert_eq!(slots(&source, 14, 14).await, [14], "{reaction}");
@@ -197,7 +197,7 @@ async fn a_block_without_what_became_of_a_transaction_is_refused_whole_and_nobod
     assert_eq!(slots(&source, 11, 13).await, [11], "it is in nobody's hands now, and is not passed over");
 }
 
-/// USDC that is paid, told with so many decimals.
+/// USDC that is paid, reported with so many decimals.
 fn paid_with_decimals(decimals: u8) -> Value {
     let usdc = landfall_solana::network(landfall_chain::Chain::SolanaMainnet).unwrap().assets[1].id.to_string();
     let mut tx = Made::default()
@@ -214,7 +214,7 @@ fn paid_with_decimals(decimals: u8) -> Value {
 }
 
 #[tokio::test]
-async fn other_decimals_than_are_listed_halt_the_chain_only_when_all_endpoints_tell_them() {
+async fn other_decimals_than_are_listed_halt_the_chain_only_when_all_endpoints_report_them() {
     let (ahead, other, source) = two().await;
     for (node, decimals) in [(&ahead, 9), (&other, 6)] {
         node.ledger().amend(12, |block| block.txs = vec![Tx::raw(&paid_with_decimals(decimals))]);
@@ -238,7 +238,7 @@ async fn other_decimals_than_are_listed_halt_the_chain_only_when_all_endpoints_t
 }
 
 #[test]
-fn decimals_are_those_that_are_listed_wherever_a_mint_is_told() {
+fn decimals_are_those_that_are_listed_wherever_a_mint_is_reported() {
     let rules = landfall_solana::Rules::of(&landfall_solana::network(landfall_chain::Chain::SolanaMainnet).unwrap());
     let read = |tx: &Value| crate::fixtures::read(&rules, std::slice::from_ref(tx));
     assert!(read(&paid_with_decimals(6)).is_ok());
@@ -249,7 +249,7 @@ fn decimals_are_those_that_are_listed_wherever_a_mint_is_told() {
         tx["meta"][side][at]["uiTokenAmount"]["decimals"] = json!(9);
         let error = read(&tx).unwrap_err();
         assert!(
-            matches!(error, landfall_solana::Unusable::Decimals { told: 9, listed: 6, .. }),
+            matches!(error, landfall_solana::Unusable::Decimals { reported: 9, listed: 6, .. }),
             "{side} {at}: {error}"
         );
     }

@@ -72,7 +72,7 @@ fn one_transaction_that_is_not_whole_makes_the_block_unusable() {
         ),
         (
             |tx| tx["meta"]["preTokenBalances"][0]["uiTokenAmount"]["decimals"] = 9.into(),
-            Unusable::Decimals { index: 1, mint: USDC.to_owned(), told: 9, listed: 6 },
+            Unusable::Decimals { index: 1, mint: USDC.to_owned(), reported: 9, listed: 6 },
         ),
         (|tx| tx["transaction"]["accountKeys"][0]["pubkey"] = "0".into(), Unusable::Key { index: 1 }),
     ];

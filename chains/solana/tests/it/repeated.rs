@@ -9,7 +9,7 @@ use crate::made::{FEE, Made, key};
 
 const NOTHING: [String; 0] = [];
 
-fn told(txs: &[Value]) -> Result<Candidate, Unusable> {
+fn reported(txs: &[Value]) -> Result<Candidate, Unusable> {
     read(&Rules::of(&network(Chain::SolanaMainnet).unwrap()), txs)
 }
 
@@ -31,14 +31,14 @@ fn fees(candidate: &Candidate) -> Vec<U256> {
 
 #[test]
 fn what_failed_before_and_behind_its_success_is_one_transaction() {
-    let alone = told(&[paid(900)]).unwrap();
+    let alone = reported(&[paid(900)]).unwrap();
     let orders = [
         vec![failed(90_000), paid(80_000)],
         vec![paid(90_000), failed(80_000)],
         vec![failed(90_000), failed(80_000), paid(70_000), failed(60_000)],
     ];
     for txs in orders {
-        let candidate = told(&txs).unwrap();
+        let candidate = reported(&txs).unwrap();
         assert_eq!(credits(&candidate), [format!("{} SOL 30", key("W"))]);
         assert_eq!(debits(&candidate), [format!("{} SOL 30", key("A"))]);
         assert_eq!(refusals(&candidate), NOTHING, "it succeeded");
@@ -50,17 +50,17 @@ fn what_failed_before_and_behind_its_success_is_one_transaction() {
 
 #[test]
 fn what_failed_each_time_pays_nobody_and_each_fee() {
-    let candidate = told(&[failed(90_000), failed(80_000)]).unwrap();
+    let candidate = reported(&[failed(90_000), failed(80_000)]).unwrap();
     assert_eq!((credits(&candidate), debits(&candidate)), (Vec::new(), Vec::new()));
     assert_eq!(refusals(&candidate), [format!("{} SOL 0 reverted_tx", key("A"))]);
     assert_eq!(fees(&candidate), [U256::from(2 * FEE)]);
 }
 
-/// agave keeps what became of a transaction by its signature and slot: it tells the last of it each time.
+/// agave keeps what became of a transaction by its signature and slot: it reports the last of it each time.
 #[test]
-fn one_record_that_is_told_each_time_counts_once() {
+fn one_record_that_is_reported_each_time_counts_once() {
     for tx in [paid(90_000), failed(90_000)] {
-        let (once, twice) = (told(std::slice::from_ref(&tx)).unwrap(), told(&[tx.clone(), tx]).unwrap());
+        let (once, twice) = (reported(std::slice::from_ref(&tx)).unwrap(), reported(&[tx.clone(), tx]).unwrap());
         assert_eq!(once.block, twice.block);
         assert_ne!(once.digest, twice.digest);
     }
@@ -78,6 +78,6 @@ fn two_that_succeeded_and_two_payers_are_no_block() {
         (vec![by_another, paid(90_000)], 1),
     ];
     for (txs, index) in cases {
-        assert_eq!(told(&txs).unwrap_err(), Unusable::Twice { index });
+        assert_eq!(reported(&txs).unwrap_err(), Unusable::Twice { index });
     }
 }

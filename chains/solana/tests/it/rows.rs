@@ -29,7 +29,7 @@ fn s1_a_transfer_to_an_existing_token_account_is_seen_though_the_owner_is_not_na
 }
 
 #[test]
-fn s2_what_lands_in_another_token_account_of_the_owner_is_not_credited_and_told() {
+fn s2_what_lands_in_another_token_account_of_the_owner_is_not_credited_and_reported() {
     let text = load_one("spl_transfer_unchecked")["json"].to_string();
     let tx: serde_json::Value = serde_json::from_str(&text).unwrap();
     let balances = tx["meta"]["postTokenBalances"].as_array().unwrap();
@@ -153,8 +153,8 @@ fn s8_a_failed_transaction_credits_nothing_and_costs_its_fee() {
 fn s9_the_fee_that_our_own_wallet_paid_is_added_back() {
     let tx = Made::default().account("W", [100, 150]).account("A", [90, 40]);
     let value = tx.tx();
-    let told = |side: &str| value["meta"][side][0].as_u64().unwrap();
-    assert_eq!(told("postBalances") + FEE, told("preBalances") + 50, "the fee is in the balances");
+    let reported = |side: &str| value["meta"][side][0].as_u64().unwrap();
+    assert_eq!(reported("postBalances") + FEE, reported("preBalances") + 50, "the fee is in the balances");
     let candidate = read(&usdc(), &[value]).unwrap();
     assert_eq!(credits(&candidate), [format!("{} SOL 50", key("W"))]);
     assert_eq!(candidate.block.fees[0].payer, address(&key("W")));

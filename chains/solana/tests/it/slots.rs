@@ -95,7 +95,7 @@ async fn a_slot_that_a_list_names_though_it_holds_no_block_is_passed_over_by_the
         assert_eq!(source.blocks(first..=last, Read::FULL).await.unwrap().len(), held.len(), "{first} to {last}");
     }
     assert_eq!(slots(&source, 19, 19).await, [] as [u64; 0], "the newest block says so");
-    // A block that is there and that nobody tells is passed over by none, beside which slot ever.
+    // A block that is there and that nobody reports is passed over by none, beside which slot ever.
     nodes.iter().for_each(|node| node.lose([13]));
     assert_eq!(slots(&source, 10, 18).await, [10, 11]);
     for (first, last) in [(12, 18), (12, 12), (12, 13), (13, 13), (13, 14)] {
@@ -120,7 +120,7 @@ async fn a_list_that_names_very_many_slots_that_hold_no_block_is_not_followed_to
 #[tokio::test]
 async fn of_a_fork_at_confirmed_the_blocks_of_one_branch_come_back() {
     let (ahead, other, source) = two().await;
-    // The leader cannot tell 13, and the other one's 13 is of another branch: 14 does not stand on it.
+    // The leader cannot report 13, and the other one's 13 is of another branch: 14 does not stand on it.
     let fork = other.ledger().forked_at(13);
     other.show(&fork);
     ahead.answer_instead(13, Instead::Null);
@@ -172,7 +172,7 @@ async fn a_payment_is_read_with_its_block_and_is_one_endpoints_word() {
 }
 
 #[tokio::test]
-async fn a_block_whose_time_is_not_told_yet_has_that_of_the_one_before() {
+async fn a_block_whose_time_is_not_reported_yet_has_that_of_the_one_before() {
     let untimed = Ledger::of(10..=13);
     for slot in [11, 12] {
         untimed.amend(slot, |block| block.time = None);
@@ -185,7 +185,7 @@ async fn a_block_whose_time_is_not_told_yet_has_that_of_the_one_before() {
 }
 
 #[tokio::test]
-async fn a_time_that_one_node_does_not_tell_is_heard_of_another() {
+async fn a_time_that_one_node_does_not_report_is_answered_of_another() {
     let (ahead, other, source) = two().await;
     // Clones of a ledger share their blocks only until one of them is changed.
     [11, 12].into_iter().for_each(|slot| ahead.ledger().amend(slot, |block| block.time = None));
@@ -196,7 +196,7 @@ async fn a_time_that_one_node_does_not_tell_is_heard_of_another() {
 }
 
 #[tokio::test]
-async fn no_time_is_made_up_where_none_is_told_far_and_wide() {
+async fn no_time_is_made_up_where_none_is_reported_far_and_wide() {
     let ledger = Ledger::of(10..=60);
     // None, in thousands of seconds, in milliseconds.
     let now = i64::try_from(TIME).unwrap();

@@ -22,10 +22,10 @@ pub(crate) async fn two() -> (Node, Node, SolanaSource) {
     (ahead, other, source)
 }
 
-/// That this is the newest block; who told it leads from now on.
+/// That this is the newest block; who reported it leads from now on.
 pub(crate) async fn leads(source: &SolanaSource, latest: u64) {
     assert_eq!(settled(source).await.latest.number, latest);
-    // A poll that is under way still would tell later what is so by then.
+    // A poll that is under way still would report later what is so by then.
     source.check().await.ok();
 }
 
@@ -45,7 +45,7 @@ pub(crate) async fn settled(source: &SolanaSource) -> Tip {
 }
 
 pub(crate) async fn blocks(source: &SolanaSource, first: u64, last: u64) -> Result<Vec<Block>, SourceError> {
-    source.blocks(first..=last, Read { legs: Legs::Explained, proof: ReadProof::Listed, ..Read::FULL }).await
+    source.blocks(first..=last, Read { legs: Legs::Explained, proof: ReadProof::Candidate, ..Read::FULL }).await
 }
 
 /// The slots of the blocks that come back, each of which stands on the one before it.

@@ -1,5 +1,5 @@
-//! Blocks that two endpoints must tell alike: what they tell differently is believed of nobody until a third decides, what
-//! only one can tell is waited for, and who looked through a block before need not tell it again.
+//! Blocks that two endpoints must report alike: what they report differently is believed of nobody until a third decides, what
+//! only one can report is waited for, and who looked through a block before need not report it again.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use crate::made::{FEE, Made, RENT, SPL_TOKEN, USDC, associated, key};
 use crate::sources::{at, leads, settled, source};
 
-/// A block as a node tells it.
-type Told = landfall_cluster::Block;
+/// A block as a node reports it.
+type ReportedBlock = landfall_cluster::Block;
 /// What an endpoint says is not so.
-type Lie = fn(&mut Told);
-/// Has a node not tell its blocks.
+type Lie = fn(&mut ReportedBlock);
+/// Has a node not report its blocks.
 type Spoil = fn(&Node);
 
-const LISTED: Read = Read { proof: ReadProof::Listed, ..Read::FULL };
+const LISTED: Read = Read { proof: ReadProof::Candidate, ..Read::FULL };
 const TOKEN_2022: &str = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb";
 /// Longer than any machine stands still.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -58,14 +58,14 @@ async fn nodes(count: usize) -> (Vec<Node>, SolanaSource) {
     (nodes, source)
 }
 
-/// Has the node tell the block that pays otherwise.
+/// Has the node report the block that pays otherwise.
 fn spoil(node: &Node, lie: Lie) {
     node.ledger().amend(12, lie);
 }
 
 /// Changes what is told of the transaction at this place.
-fn tell(told: &mut Told, at: usize, change: impl FnOnce(&mut Value)) {
-    told.txs[at] = told.txs[at].changed(change);
+fn report(reported: &mut ReportedBlock, at: usize, change: impl FnOnce(&mut Value)) {
+    reported.txs[at] = reported.txs[at].changed(change);
 }
 
 async fn full(source: &SolanaSource, slot: u64) -> Result<Block, SourceError> {
@@ -81,52 +81,54 @@ fn other_signature() -> String {
     bs58::encode([9; 64]).into_string()
 }
 
-/// What an endpoint may tell otherwise of the block, each by itself, and what it is said to be.
+/// What an endpoint may report otherwise of the block, each by itself, and what it is said to be.
 const LIES: [(&str, &str, Lie); 15] = [
-    ("one lamport more", "what its transactions came to", |told| {
-        tell(told, 0, |tx| tx["meta"]["postBalances"][1] = json!(2_000_001));
+    ("one lamport more", "what its transactions came to", |reported| {
+        report(reported, 0, |tx| tx["meta"]["postBalances"][1] = json!(2_000_001));
     }),
-    ("one lamport more before", "what its transactions came to", |told| {
-        tell(told, 0, |tx| tx["meta"]["preBalances"][1] = json!(1));
+    ("one lamport more before", "what its transactions came to", |reported| {
+        report(reported, 0, |tx| tx["meta"]["preBalances"][1] = json!(1));
     }),
-    ("a transaction left out", "its transactions", |told| drop(told.txs.pop())),
-    ("a transaction twice as another", "its transactions", |told| {
-        let again = told.txs[0].changed(|tx| tx["transaction"]["signatures"] = json!([other_signature()]));
-        told.txs.push(again);
+    ("a transaction left out", "its transactions", |reported| drop(reported.txs.pop())),
+    ("a transaction twice as another", "its transactions", |reported| {
+        let again = reported.txs[0].changed(|tx| tx["transaction"]["signatures"] = json!([other_signature()]));
+        reported.txs.push(again);
     }),
-    ("another signature", "its transactions", |told| {
-        tell(told, 0, |tx| tx["transaction"]["signatures"] = json!([other_signature()]));
+    ("another signature", "its transactions", |reported| {
+        report(reported, 0, |tx| tx["transaction"]["signatures"] = json!([other_signature()]));
     }),
-    ("a failure", "what its transactions came to", |told| {
-        tell(told, 1, |tx| tx["meta"]["err"] = json!({ "InstructionError": [0, "Custom"] }));
+    ("a failure", "what its transactions came to", |reported| {
+        report(reported, 1, |tx| tx["meta"]["err"] = json!({ "InstructionError": [0, "Custom"] }));
     }),
-    ("another owner", "what its transactions came to", |told| {
-        tell(told, 1, |tx| tx["meta"]["postTokenBalances"][1]["owner"] = json!(key("theirs")));
+    ("another owner", "what its transactions came to", |reported| {
+        report(reported, 1, |tx| tx["meta"]["postTokenBalances"][1]["owner"] = json!(key("theirs")));
     }),
-    ("another token program", "what its transactions came to", |told| {
+    ("another token program", "what its transactions came to", |reported| {
         for side in ["preTokenBalances", "postTokenBalances"] {
-            tell(told, 1, |tx| tx["meta"][side][1]["programId"] = json!(TOKEN_2022));
+            report(reported, 1, |tx| tx["meta"][side][1]["programId"] = json!(TOKEN_2022));
         }
     }),
-    ("another mint", "what its transactions came to", |told| {
-        tell(told, 1, |tx| tx["meta"]["postTokenBalances"][1]["mint"] = json!(key("mint")));
+    ("another mint", "what its transactions came to", |reported| {
+        report(reported, 1, |tx| tx["meta"]["postTokenBalances"][1]["mint"] = json!(key("mint")));
     }),
-    ("one unit more", "what its transactions came to", |told| {
-        tell(told, 1, |tx| tx["meta"]["postTokenBalances"][1]["uiTokenAmount"]["amount"] = json!("701"));
+    ("one unit more", "what its transactions came to", |reported| {
+        report(reported, 1, |tx| tx["meta"]["postTokenBalances"][1]["uiTokenAmount"]["amount"] = json!("701"));
     }),
-    ("another fee", "what its transactions came to", |told| tell(told, 0, |tx| tx["meta"]["fee"] = json!(FEE + 1))),
-    ("another payer", "what its transactions came to", |told| {
-        tell(told, 0, |tx| tx["transaction"]["accountKeys"][0]["pubkey"] = json!(key("somebody")));
+    ("another fee", "what its transactions came to", |reported| {
+        report(reported, 0, |tx| tx["meta"]["fee"] = json!(FEE + 1))
     }),
-    ("another token account", "what its transactions came to", |told| {
-        tell(told, 1, |tx| tx["transaction"]["accountKeys"][2]["pubkey"] = json!(key("elsewhere")));
+    ("another payer", "what its transactions came to", |reported| {
+        report(reported, 0, |tx| tx["transaction"]["accountKeys"][0]["pubkey"] = json!(key("somebody")));
     }),
-    ("another parent's hash", "its parent", |told| told.parent.hash = hash(11, 9)),
-    ("another parent's slot", "its parent", |told| told.parent = BlockRef { number: 10, ..told.parent }),
+    ("another token account", "what its transactions came to", |reported| {
+        report(reported, 1, |tx| tx["transaction"]["accountKeys"][2]["pubkey"] = json!(key("elsewhere")));
+    }),
+    ("another parent's hash", "its parent", |reported| reported.parent.hash = hash(11, 9)),
+    ("another parent's slot", "its parent", |reported| reported.parent = BlockRef { number: 10, ..reported.parent }),
 ];
 
 #[tokio::test]
-async fn a_block_that_two_tell_differently_is_nobodys_and_a_third_decides_whoever_leads() {
+async fn a_block_that_two_report_differently_is_nobodys_and_a_third_decides_whoever_leads() {
     for (what, shown, lie) in LIES {
         for liar in [0, 1] {
             let (nodes, source) = nodes(2).await;
@@ -157,8 +159,8 @@ async fn a_block_that_two_tell_differently_is_nobodys_and_a_third_decides_whoeve
 #[tokio::test]
 async fn decimals_that_are_not_the_listed_ones_are_no_second_word() {
     let (nodes, source) = nodes(2).await;
-    let decimals = |told: &mut Told| {
-        tell(told, 1, |tx| tx["meta"]["preTokenBalances"][0]["uiTokenAmount"]["decimals"] = json!(7));
+    let decimals = |reported: &mut ReportedBlock| {
+        report(reported, 1, |tx| tx["meta"]["preTokenBalances"][0]["uiTokenAmount"]["decimals"] = json!(7));
     };
     spoil(&nodes[1], decimals);
     let error = full(&source, 12).await.unwrap_err().to_string();
@@ -175,7 +177,7 @@ async fn who_looked_a_block_through_is_not_asked_for_it_again_and_one_more_look_
     let block = full(&source, 12).await.unwrap();
     assert_eq!((block.proof, block.transfers.len(), block.fees.len()), (Proof::TwoEndpoints, 2, 2));
     assert_eq!((calls(0), calls(1)), ((1, 1), (1, 0)), "the first is not asked again, nor where the blocks are");
-    // Who judges by it later has both tell it anew.
+    // Who judges by it later has both report it anew.
     assert_eq!(full(&source, 12).await.unwrap(), block);
     assert_eq!((calls(0), calls(1)), ((2, 2), (2, 0)));
     assert_eq!(nodes[1].calls("getBlock", None), 2, "the second is asked for nothing else");
@@ -184,9 +186,9 @@ async fn who_looked_a_block_through_is_not_asked_for_it_again_and_one_more_look_
 #[tokio::test]
 async fn a_word_that_is_out_of_date_convicts_nobody() {
     let (nodes, source) = nodes(2).await;
-    spoil(&nodes[0], |told| drop(told.txs.pop()));
+    spoil(&nodes[0], |reported| drop(reported.txs.pop()));
     source.blocks(10..=15, LISTED).await.unwrap();
-    // It told the block before it knew all of it.
+    // It reported the block before it knew all of it.
     nodes[0].show(&paying(10..=16));
     let block = full(&source, 12).await.unwrap();
     assert_eq!((block.proof, block.txs.len()), (Proof::TwoEndpoints, 2));
@@ -199,11 +201,11 @@ async fn a_word_that_is_out_of_date_convicts_nobody() {
 }
 
 #[tokio::test]
-async fn what_the_second_cannot_tell_is_waited_for_and_never_passed_over() {
+async fn what_the_second_cannot_report_is_waited_for_and_never_passed_over() {
     let cases: [(&str, Spoil); 4] = [
         ("has not reached block 12: its newest one is 11", |node| node.lag(4)),
         ("does not tell block 12", |node| node.answer_instead(12, Instead::Null)),
-        ("does not tell block 12", |node| spoil(node, |told| tell(told, 0, |tx| tx["meta"] = Value::Null))),
+        ("does not tell block 12", |node| spoil(node, |reported| report(reported, 0, |tx| tx["meta"] = Value::Null))),
         ("Internal error", |node| node.answer_instead(12, Instead::Refuse(Refusal::Internal))),
     ];
     for (why, spoil) in cases {
@@ -244,7 +246,7 @@ async fn a_second_endpoint_that_is_a_moment_behind_is_waited_for() {
     assert_eq!(nodes[1].calls("getBlock", Some(12)), 2, "once more when it has told a newer block");
 }
 
-/// Whether the block is asked of two with all the patience that there is, and told by one all the same.
+/// Whether the block is asked of two with all the patience that there is, and reported by one all the same.
 async fn is_waited_for(source: &SolanaSource, slot: u64) -> bool {
     let begun = Instant::now();
     let error = full(source, slot).await.unwrap_err();
@@ -270,7 +272,7 @@ async fn a_second_endpoint_that_was_waited_for_in_vain_is_waited_for_again_when_
 }
 
 #[tokio::test]
-async fn a_second_endpoint_that_lacks_blocks_which_it_has_passed_is_waited_for_again_when_it_told_one() {
+async fn a_second_endpoint_that_lacks_blocks_which_it_has_passed_is_waited_for_again_when_it_reported_one() {
     let (nodes, source) = nodes(2).await;
     let source = source.with_patience(SHORT_PATIENCE);
     for slot in [12, 14] {
@@ -372,13 +374,13 @@ async fn an_endpoint_that_leaves_transactions_out_is_found_in_blocks_without_a_h
     let (nodes, source) = nodes(2).await;
     let source = source.with_sample(every);
     assert!(source.blocks(10..=15, LISTED).await.unwrap().iter().all(|block| block.proof == Proof::TwoEndpoints));
-    spoil(&nodes[0], |told| told.txs.clear());
+    spoil(&nodes[0], |reported| reported.txs.clear());
     let shown = source.blocks(10..=15, LISTED).await.unwrap();
     assert_eq!(shown.len(), 2, "nothing moves on from where they differ");
     assert!(source.blocks(12..=15, LISTED).await.unwrap_err().is_disputed);
     let (nodes, source) = self::nodes(3).await;
     let source = source.with_sample(every);
-    spoil(&nodes[0], |told| told.txs.clear());
+    spoil(&nodes[0], |reported| reported.txs.clear());
     let shown = source.blocks(10..=15, LISTED).await.unwrap();
     assert_eq!((shown.len(), shown[2].txs.len()), (6, 2));
     assert_eq!(states(&source)[0], EndpointState::Quarantined);
@@ -386,7 +388,7 @@ async fn an_endpoint_that_leaves_transactions_out_is_found_in_blocks_without_a_h
 }
 
 #[tokio::test]
-async fn a_block_that_was_to_be_compared_and_concerns_somebody_is_not_asked_for_again_of_who_told_it() {
+async fn a_block_that_was_to_be_compared_and_concerns_somebody_is_not_asked_for_again_of_who_reported_it() {
     let (nodes, source) = nodes(2).await;
     let source = source.with_sample(Sample { one_in: 1, key: 0 }).with_patience(PATIENCE);
     nodes[1].lag(4);
@@ -398,19 +400,19 @@ async fn a_block_that_was_to_be_compared_and_concerns_somebody_is_not_asked_for_
 }
 
 #[tokio::test]
-async fn a_word_that_was_owed_and_is_out_of_date_takes_back_nothing_that_two_told_in_full() {
+async fn a_word_that_was_owed_and_is_out_of_date_takes_back_nothing_that_two_reported_in_full() {
     let (nodes, source) = nodes(2).await;
     let source = source.with_sample(Sample { one_in: 1, key: 0 });
-    spoil(&nodes[0], |told| drop(told.txs.pop()));
+    spoil(&nodes[0], |reported| drop(reported.txs.pop()));
     nodes[1].lag(4);
     let listed = source.blocks(12..=12, LISTED).await.unwrap();
     assert_eq!((listed[0].proof, listed[0].txs.len()), (Proof::OneEndpoint, 1), "the second has not got it yet");
-    // It told the block before it knew all of it.
+    // It reported the block before it knew all of it.
     nodes[0].show(&paying(10..=16));
     nodes[1].lag(0);
     let source = source.with_patience(PATIENCE);
     assert_eq!(full(&source, 12).await.unwrap().txs.len(), 2);
-    assert_eq!(source.look_again(&at(11), 12..=12, &[at(12)], true).await.unwrap(), None);
+    assert_eq!(source.cross_check(&at(11), 12..=12, &[at(12)], true).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -439,7 +441,7 @@ async fn of_many_blocks_one_in_32_costs_the_second_endpoint_a_read() {
 #[tokio::test]
 async fn a_token_balance_without_its_program_is_that_of_the_listed_one() {
     let (nodes, source) = nodes(2).await;
-    spoil(&nodes[1], |told| tell(told, 1, without_programs));
+    spoil(&nodes[1], |reported| report(reported, 1, without_programs));
     assert_eq!(full(&source, 12).await.unwrap().proof, Proof::TwoEndpoints);
 }
 

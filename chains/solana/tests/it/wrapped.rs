@@ -70,7 +70,7 @@ fn a_deposit_beside_an_own_unwrapping_is_credited() {
 }
 
 #[test]
-fn lamports_that_came_earlier_count_when_the_token_program_is_told() {
+fn lamports_that_came_earlier_count_when_the_token_program_is_reported() {
     let made = wrapped(Made::default().account("A", [9, 9]), "W", [RENT + 40, RENT + 40], [Some(0), Some(40)]);
     let token = lines(&[("W", WRAPPED_SOL, 40)]);
     assert_eq!(credits_by_rule(&made), [vec![], token, lines(&[("W", "SOL", 40)])]);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::corpus::{Answer, BLOCK, Corpus, Fixture};
 use super::mutate;
 use super::node::{Door, Spoil, Table};
-use super::reference::{self, Told};
+use super::reference::{self, Reported};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ask {
@@ -109,8 +109,8 @@ impl<'c> Case<'c> {
         for (index, block) in blocks.iter().enumerate() {
             prop_assert_eq!(block.proof, Proof::Roots);
             prop_assert_eq!(block.header.block.number, self.fixture.first() + u64::try_from(index).unwrap());
-            let told = Told { header: block.header, txs: block.txs.clone(), legs: block.transfers.clone() };
-            prop_assert_eq!(told, self.truth(index, block.header.block.hash, said));
+            let reported = Reported { header: block.header, txs: block.txs.clone(), legs: block.transfers.clone() };
+            prop_assert_eq!(reported, self.truth(index, block.header.block.hash, said));
         }
         let headers: Vec<Header> = blocks.iter().map(|block| block.header).collect();
         prop_assert!(are_linked(&headers), "{:?}", headers);
@@ -118,24 +118,24 @@ impl<'c> Case<'c> {
     }
 
     /// What is true of the block that was shown at this place and accepted under this hash.
-    fn truth(&self, index: usize, hash: BlockHash, said: &[Value]) -> Told {
+    fn truth(&self, index: usize, hash: BlockHash, said: &[Value]) -> Reported {
         let is_named =
             |block: &&Value| block["hash"].as_str().is_some_and(|text| text.parse() == Ok(B256::from(hash.0)));
         let shown_block = said.iter().find(is_named).unwrap_or_else(|| self.shown_block(index));
         if let Some((block, receipts)) = self.corpus.true_block(hash.0.into()) {
-            // Of another chain, perhaps: within one block nothing tells.
-            return reference::told(&self.fixture.network, &with_senders_of(block, shown_block), receipts);
+            // Of another chain, perhaps: within one block nothing reports.
+            return reference::reported(&self.fixture.network, &with_senders_of(block, shown_block), receipts);
         }
         // The header is forged. While it commits to the same content, that must be read.
         let (block, receipts) = &self.fixture.blocks[index];
         let roots = ["transactionsRoot", "receiptsRoot", "withdrawalsRoot"];
         let same = roots.iter().all(|root| shown_block.get(root) == block.get(root));
-        let told = if same {
-            reference::told(&self.fixture.network, &with_senders_of(block, shown_block), receipts)
+        let reported = if same {
+            reference::reported(&self.fixture.network, &with_senders_of(block, shown_block), receipts)
         } else {
-            reference::told(&self.fixture.network, shown_block, self.shown_receipts(index))
+            reference::reported(&self.fixture.network, shown_block, self.shown_receipts(index))
         };
-        Told { header: reference::header(shown_block), ..told }
+        Reported { header: reference::header(shown_block), ..reported }
     }
 
     fn shown_block(&self, index: usize) -> &Value {
@@ -197,7 +197,7 @@ fn some_tx() -> TxRef {
 /// A node's word, which no root covers: only what was asked may be answered.
 fn fate(learnt: Result<Fate, SourceError>, at: BlockRef) -> Outcome {
     match learnt {
-        Err(_) | Ok(Fate::Unheard { .. }) => Ok(REFUSED),
+        Err(_) | Ok(Fate::Unanswered { .. }) => Ok(REFUSED),
         Ok(Fate::Unknown) => Ok(NOTHING),
         Ok(Fate::In(_)) => Ok(TRUE),
         Ok(Fate::Superseded(block)) => {

@@ -17,7 +17,7 @@ use super::ask::{Ask, Case, REFUSED, TRUE};
 use super::corpus::{BLOCK, Corpus, Fixture, RECEIPTS, USDC, USDC_POLYGON, listing, with_true_senders};
 use super::mutate::{CHANGES, Change};
 use super::node::{Door, Table};
-use super::reference::{self, LOG_TRANSFER, POL, SYSTEM, Told};
+use super::reference::{self, LOG_TRANSFER, POL, Reported, SYSTEM};
 use super::run::{Counts, fuzz};
 use crate::forge::{self, Deposit, Entry};
 use crate::mint::{self, TRANSFER, Tx, log, transfer};
@@ -110,10 +110,10 @@ fn exactly_the_movements_that_the_chain_logs_are_legs() {
             let mut read = read.map_err(|error| TestCaseError::fail(error.to_string()))?;
             prop_assert_eq!(read.len(), 1);
             let read = read.remove(0);
-            let told = Told { header: read.header, txs: read.txs, legs: read.transfers };
-            let expected = reference::told(&network, &block, &receipts);
+            let reported = Reported { header: read.header, txs: read.txs, legs: read.transfers };
+            let expected = reference::reported(&network, &block, &receipts);
             let native = expected.legs.iter().filter(|leg| leg.asset == landfall_chain::AssetId::Native).count();
-            prop_assert_eq!(told, expected);
+            prop_assert_eq!(reported, expected);
             Ok(vec![format!("{place} {number}: native legs"); native])
         });
     for what in ["Polygon 17: native legs", "Ethereum 20: native legs", "Ethereum 21: native legs"] {

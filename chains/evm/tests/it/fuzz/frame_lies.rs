@@ -20,9 +20,9 @@ pub(super) struct FrameLie {
     dice: u64,
 }
 
-type Tell = fn(&mut Dice, &mut Value, Form);
+type Report = fn(&mut Dice, &mut Value, Form);
 
-const LIES: [(&str, Tell); 12] = [
+const LIES: [(&str, Report); 12] = [
     ("payment inside", pay_inside),
     ("error taken away", |dice, traces, form| with_frame(dice, traces, form, |_, frame, _| unmark(frame))),
     ("error put there", |dice, traces, form| {
@@ -35,7 +35,7 @@ const LIES: [(&str, Tell); 12] = [
     ("frame dropped", drop_frame),
     ("another transaction", another_tx),
     ("exchanged", exchange),
-    ("nothing told", nothing_told),
+    ("nothing told", nothing_reported),
     ("another way", another_way),
 ];
 
@@ -54,9 +54,9 @@ impl FrameLie {
         LIES.get(self.kind).map_or_else(|| CHANGES[self.kind - LIES.len()].0, |(name, _)| *name)
     }
 
-    pub(super) fn tell(&self, traces: &mut Value, form: Form, corpus: &Corpus) {
-        if let Some((_, tell)) = LIES.get(self.kind) {
-            return tell(&mut Dice::new(self.dice), traces, form);
+    pub(super) fn report(&self, traces: &mut Value, form: Form, corpus: &Corpus) {
+        if let Some((_, report)) = LIES.get(self.kind) {
+            return report(&mut Dice::new(self.dice), traces, form);
         }
         let mut answers = vec![(form.method(), std::mem::take(traces))];
         Change { kind: self.kind - LIES.len(), dice: self.dice }.apply(&mut answers, corpus);
@@ -73,7 +73,7 @@ impl fmt::Debug for FrameLie {
 /// The traces with all of these lies, as text.
 pub(super) fn lied(traces: &Value, lies: &[FrameLie], form: Form, corpus: &Corpus) -> String {
     let mut traces = traces.clone();
-    lies.iter().for_each(|lie| lie.tell(&mut traces, form, corpus));
+    lies.iter().for_each(|lie| lie.report(&mut traces, form, corpus));
     mutate::text(&traces)
 }
 
@@ -208,7 +208,7 @@ fn exchange(dice: &mut Dice, traces: &mut Value, form: Form) {
 }
 
 /// Of one transaction, or of any.
-fn nothing_told(dice: &mut Dice, traces: &mut Value, form: Form) {
+fn nothing_reported(dice: &mut Dice, traces: &mut Value, form: Form) {
     let Some(items) = traces.as_array_mut().filter(|items| !items.is_empty()) else { return };
     let at = dice.below(items.len());
     match dice.below(4) {

@@ -1,4 +1,4 @@
-//! Frames: random trees of them, told in both forms that nodes have, and what they move by the plainest possible code.
+//! Frames: random trees of them, reported in both forms that nodes have, and what they move by the plainest possible code.
 //!
 //! The reference reads the JSON that the node showed, changed or not, with none of the crate's code: nothing but the
 //! node's word says what moves inside of a transaction. Only success is proved, by the receipt.
@@ -19,7 +19,7 @@ pub(super) const KINDS: [&str; 7] =
 pub(super) const PEOPLE: [Address; 4] =
     [Address::repeat_byte(0x0a), Address::repeat_byte(0x0b), Address::repeat_byte(0xbb), Address::ZERO];
 
-/// How a node tells traces.
+/// How a node reports traces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     Nested,
@@ -109,7 +109,7 @@ pub(super) fn traces((block, receipts): &(Value, Value), insides: &[Vec<Inner>],
 
 /// What the text says to have moved inside of the transactions that succeeded, whatever is told of others. `None` where
 /// it is nonsense, or no reader of JSON but one made for it gets through: nested too deep, an escape that means nothing.
-pub(super) fn told(text: &str, form: Form, receipts: &Value) -> Option<Vec<Moved>> {
+pub(super) fn reported(text: &str, form: Form, receipts: &Value) -> Option<Vec<Moved>> {
     let traces: Value = serde_json::from_str(text).ok()?;
     let succeeded = |tx: usize| receipts[tx]["status"] == "0x1";
     let mut moved = Vec::new();
@@ -224,9 +224,9 @@ fn the_reference_reads_both_forms_alike() {
         [vec![paid.clone(), undone], vec![], vec![paid.clone()], vec![Inner { kind: "DELEGATECALL", ..paid }]];
     for form in Form::ALL {
         let text = traces(&block, &insides, form).to_string();
-        assert_eq!(told(&text, form, &block.1), Some(vec![(0, PEOPLE[0], PEOPLE[1], U256::from(5))]), "{form:?}");
+        assert_eq!(reported(&text, form, &block.1), Some(vec![(0, PEOPLE[0], PEOPLE[1], U256::from(5))]), "{form:?}");
     }
-    assert_eq!(told("[", Form::Flat, &json!([])), None);
+    assert_eq!(reported("[", Form::Flat, &json!([])), None);
     let nonsense = traces(&block, &insides, Form::Nested).to_string().replace("0x5", "five");
-    assert_eq!(told(&nonsense, Form::Nested, &block.1), None);
+    assert_eq!(reported(&nonsense, Form::Nested, &block.1), None);
 }

@@ -228,7 +228,7 @@ pub(super) fn forge_tx(dice: &mut Dice, answers: &mut Vec<Answer>, _: &Corpus) {
     answers.iter_mut().for_each(|(_, answer)| put_everywhere(answer, &old, &hash));
 }
 
-/// A transaction is called a state-sync of Polygon, whose content only its encoding tells.
+/// A transaction is called a state-sync of Polygon, whose content only its encoding reports.
 pub(super) fn hide_tx(dice: &mut Dice, answers: &mut Vec<Answer>, _: &Corpus) {
     let Some(tx) = a_tx(dice, answers) else { return };
     let Ok(envelope) = serde_json::from_value::<TxEnvelope>(Value::Object(tx.clone())) else { return };

@@ -1,4 +1,4 @@
-//! Blocks by their logs (`ReadProof::Listed`): whatever a node answers, they are refused or candidates of which this is
+//! Blocks by their logs (`ReadProof::Candidate`): whatever a node answers, they are refused or candidates of which this is
 //! promised, and checked here:
 //!
 //! - Header and transactions are the true ones, and so is what they pay by themselves (own values, mints, withdrawals).
@@ -28,16 +28,16 @@ use super::run::{Counts, fuzz};
 use super::walk::Dice;
 use crate::mint::TRANSFER;
 
-const LISTED: Read = Read { proof: ReadProof::Listed, ..Read::FULL };
+const LISTED: Read = Read { proof: ReadProof::Candidate, ..Read::FULL };
 pub(super) const LOGS: &str = "eth_getLogs";
 const BY_HASH: &str = "eth_getBlockByHash";
 /// The changes of `mutate` that know nothing of blocks stand first.
 pub(super) const PLAIN_CHANGES: usize = 12;
 
-pub(super) type Tell = fn(&mut Dice, &mut Vec<Value>);
+pub(super) type Report = fn(&mut Dice, &mut Vec<Value>);
 
 /// Lies about the logs of a block.
-pub(super) const LIES: [(&str, Tell); 7] = [
+pub(super) const LIES: [(&str, Report); 7] = [
     ("none", |_, logs| logs.clear()),
     ("one withheld", |dice, logs| drop(logs.remove(dice.below(logs.len())))),
     ("one contract's withheld", |dice, logs| {
@@ -78,7 +78,7 @@ pub(super) fn lie() -> impl Strategy<Value = Lie> {
 }
 
 impl Lie {
-    pub(super) fn tell(&self, logs: &mut Vec<Value>, rest: &mut Vec<(&'static str, Value)>, corpus: &Corpus) {
+    pub(super) fn report(&self, logs: &mut Vec<Value>, rest: &mut Vec<(&'static str, Value)>, corpus: &Corpus) {
         match self {
             // Where no block has such logs there are none to lie about.
             Lie::Plain(_, true) if logs.is_empty() => {}
@@ -148,7 +148,7 @@ fn candidates(fixture: &Fixture, block: &Value, receipts: &Value, shown: &Value)
         receipt["logs"] = json!(logs);
         receipt["status"] = json!("0x1");
     }
-    reference::told(&fixture.network, block, &receipts).legs
+    reference::reported(&fixture.network, block, &receipts).legs
 }
 
 /// Who signed is not proved before it is asked for, and a creation's recipient follows from it.
@@ -181,15 +181,15 @@ fn check(
     let mut verdict = "nothing";
     let mut shown = shown.iter();
     for (read, (block, receipts)) in read.iter().zip(&fixture.blocks) {
-        let told = reference::told(&fixture.network, block, receipts);
-        prop_assert_eq!((read.header, &read.txs), (told.header, &told.txs));
+        let reported = reference::reported(&fixture.network, block, receipts);
+        prop_assert_eq!((read.header, &read.txs), (reported.header, &reported.txs));
         let (number, true_logs) = (read.header.block.number, logs_of(fixture, block, receipts));
         // A block whose bloom holds none of the contracts is not asked about.
         let is_asked = true_logs != json!([]);
         let answer = if is_asked { shown.next().cloned().unwrap_or_default() } else { json!([]) };
         match read.proof {
             Proof::Roots => {
-                prop_assert_eq!(proved_part(block, &read.transfers), proved_part(block, &told.legs));
+                prop_assert_eq!(proved_part(block, &read.transfers), proved_part(block, &reported.legs));
                 verdict = "by receipts";
             }
             proof => {
@@ -236,7 +236,7 @@ fn blocks_by_their_logs_are_refused_or_candidates() {
         if is_single {
             rest.push((BY_HASH, fixture.blocks[0].0.clone()));
         }
-        lies.iter().for_each(|lie| lie.tell(&mut logs, &mut rest, &corpus));
+        lies.iter().for_each(|lie| lie.report(&mut logs, &mut rest, &corpus));
         let texts: Vec<String> = logs.iter().map(mutate::text).collect();
         let lay = || {
             let rest = rest.iter().map(|(method, value)| (*method, mutate::text(value)));

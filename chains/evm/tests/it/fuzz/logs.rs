@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::corpus::{BLOCK, RECEIPTS, USDC, listing, with_true_senders};
 use super::lies::name_block;
 use super::node::{Door, Table};
-use super::reference::{self, Told};
+use super::reference::{self, Reported};
 use super::run::{Counts, fuzz};
 use crate::mint::{self, TRANSFER, Tx};
 
@@ -112,10 +112,10 @@ fn exactly_the_logs_that_pay_are_legs() {
         let mut blocks = read.map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert_eq!(blocks.len(), 1);
         let read = blocks.remove(0);
-        let told = Told { header: read.header, txs: read.txs, legs: read.transfers };
-        let expected = reference::told(&network, &block, &receipts);
+        let reported = Reported { header: read.header, txs: read.txs, legs: read.transfers };
+        let expected = reference::reported(&network, &block, &receipts);
         let repeated = expected.legs.iter().any(|leg| leg.nth > 0);
-        prop_assert_eq!(&told, &expected);
+        prop_assert_eq!(&reported, &expected);
         let logs: usize = txs.iter().map(|tx| tx.logs.len()).sum();
         let count = |what: &str, count: usize| vec![what.to_owned(); count];
         Ok([count("legs", expected.legs.len()), count("logs", logs), count("with equal legs", repeated.into())]

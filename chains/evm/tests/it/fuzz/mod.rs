@@ -7,7 +7,7 @@
 //! - `structure`: changed blocks and headers; `mutate`, `lies`, `walk`: what is changed in them, how and where
 //! - `bytes`: bodies that are no answer at all, or not the one that was asked for
 //! - `logs`: which logs are legs
-//! - `traced`: traces by one endpoint and by two; `frames`, `frame_lies`, `pair`: what is told, by whom, and how falsely
+//! - `traced`: traces by one endpoint and by two; `frames`, `frame_lies`, `pair`: what is reported, by whom, and how falsely
 //! - `chain_logs`: native currency that the chain itself logs
 //! - `listed`: blocks by their logs; `searched`: where to look in a range; `owned`: balances and their proofs
 //! - `numbers`: numbers, bytes and transactions as alloy writes them, and as nobody should

@@ -78,7 +78,7 @@ impl Door {
         learnt
     }
 
-    /// A source whose node has told its chain id, and nothing that was ever final: what it learnt from an earlier input
+    /// A source whose node has reported its chain id, and nothing that was ever final: what it learnt from an earlier input
     /// is none of this one's.
     fn ready(&mut self, network: &Network) -> EvmSource {
         let is_healthy = |source: &EvmSource| source.endpoints().snapshot()[0].state == EndpointState::Healthy;

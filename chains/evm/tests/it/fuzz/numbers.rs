@@ -201,7 +201,7 @@ fn a_transaction_is_read_as_it_was_written() {
         prop_assert_eq!(read.len(), 1);
         let read = read.remove(0);
         prop_assert_eq!(read.txs, envelopes.iter().map(|envelope| TxId::Evm(envelope.tx_hash().0)).collect::<Vec<_>>());
-        prop_assert_eq!(read.transfers, reference::told(&network, &block, &receipts).legs);
+        prop_assert_eq!(read.transfers, reference::reported(&network, &block, &receipts).legs);
         Ok(envelopes.iter().map(|envelope| format!("{:?}", envelope.tx_type())).collect())
     });
 }

@@ -32,10 +32,10 @@ const OWNED: [(usize, Address, u64); 6] =
 /// The changes of `mutate` that know nothing of blocks stand first.
 const PLAIN_CHANGES: usize = 12;
 
-type Tell = fn(&mut Dice, &mut Value, &Accounts);
+type Report = fn(&mut Dice, &mut Value, &Accounts);
 
 /// Lies about one answer to `eth_getProof`.
-const LIES: [(&str, Tell); 8] = [
+const LIES: [(&str, Report); 8] = [
     ("another balance", |dice, proof, _| {
         proof["balance"] = json!(dice.of(&["0x0", "0x1", "0x3b", "0x3d", "0x3c0", "0xffffffffffffffffffffffff"]));
     }),
@@ -107,7 +107,7 @@ impl Lie {
         }
     }
 
-    fn tell(&self, answers: &mut Vec<(&'static str, Value)>, accounts: &Accounts, corpus: &Corpus) {
+    fn report(&self, answers: &mut Vec<(&'static str, Value)>, accounts: &Accounts, corpus: &Corpus) {
         match self {
             Lie::Plain(change) => change.apply(answers, corpus),
             Lie::Proof(kind, dice) => {
@@ -132,12 +132,12 @@ fn a_false_proof_is_refused_or_the_truth() {
     let tally = fuzz("account proofs", &counts, &input, |(at, owners, lies)| {
         let mut answers = vec![(HEADER, accounts.header_of(at))];
         answers.extend(owners.iter().map(|owner| (PROOF, accounts.proof(at, owner))));
-        lies.iter().for_each(|lie| lie.tell(&mut answers, &accounts, &corpus));
-        // Whom to ask is told by a poll, and not lied about.
+        lies.iter().for_each(|lie| lie.report(&mut answers, &accounts, &corpus));
+        // Whom to ask is reported by a poll, and not lied about.
         let newest = accounts.header_of(1).to_string();
         let lay = || {
-            let told = answers.iter().map(|(method, value)| (*method, mutate::text(value)));
-            Table::new(told, None).and(BLOCK, newest.clone())
+            let reported = answers.iter().map(|(method, value)| (*method, mutate::text(value)));
+            Table::new(reported, None).and(BLOCK, newest.clone())
         };
         let keys: Vec<ChainAddress> = owners.iter().map(|owner| ChainAddress::Evm((*owner).into())).collect();
         let block: BlockRef = blocks[at];
@@ -147,10 +147,10 @@ fn a_false_proof_is_refused_or_the_truth() {
                 prop_assert!(!lies.is_empty(), "the truth was refused: {error}");
                 "refused"
             }
-            Ok(told) => {
+            Ok(reported) => {
                 let owned = |owner: &Address| OWNED.iter().find(|owned| (owned.0, owned.1) == (at, *owner)).unwrap().2;
-                let told: Vec<U256> = told.iter().map(|state| state.balance).collect();
-                prop_assert_eq!(told, owners.iter().map(|owner| U256::from(owned(owner))).collect::<Vec<_>>());
+                let reported: Vec<U256> = reported.iter().map(|state| state.balance).collect();
+                prop_assert_eq!(reported, owners.iter().map(|owner| U256::from(owned(owner))).collect::<Vec<_>>());
                 "true"
             }
         };

@@ -47,7 +47,7 @@ impl Pair {
         panic!("the source does not ask both nodes");
     }
 
-    /// A source to which both nodes have told their chain id, and nothing that was ever final.
+    /// A source to which both nodes have reported their chain id, and nothing that was ever final.
     fn ready(&mut self) -> EvmSource {
         if let Some(source) = self.source.take().filter(|source| self.greets(source)) {
             return source;

@@ -18,13 +18,13 @@ pub(super) const LOG_TRANSFER: B256 = b256!("e6497e3ee548a3372136af2fcb0696db31f
 
 /// What a source tells of a block.
 #[derive(Debug, PartialEq)]
-pub(super) struct Told {
+pub(super) struct Reported {
     pub(super) header: Header,
     pub(super) txs: Vec<TxId>,
     pub(super) legs: Vec<AssetTransfer>,
 }
 
-pub(super) fn told(network: &Network, block: &Value, receipts: &Value) -> Told {
+pub(super) fn reported(network: &Network, block: &Value, receipts: &Value) -> Reported {
     let (mut txs, mut legs) = (Vec::new(), Vec::new());
     let logged = logged_by(network, small(&block["number"]));
     for (tx, receipt) in list(&block["transactions"]).iter().zip(list(receipts)) {
@@ -42,7 +42,7 @@ pub(super) fn told(network: &Network, block: &Value, receipts: &Value) -> Told {
             push(&mut legs, tx, AssetId::Native, Address::ZERO, address(&withdrawal["address"]), wei);
         }
     }
-    Told { header: header(block), txs, legs }
+    Reported { header: header(block), txs, legs }
 }
 
 pub(super) fn header(block: &Value) -> Header {
@@ -64,9 +64,10 @@ pub(super) fn is_unlogged(network: &Network, block: &Value, receipts: &Value) ->
     let unlogged = |(tx, receipt): (&Value, &Value)| {
         let (from, amount) = (address(&tx["from"]), number(&tx["value"]));
         let to = if tx["to"].is_null() { from.create(small(&tx["nonce"])) } else { address(&tx["to"]) };
-        let told = |log| native_log(by, log).is_some_and(|(_, recipient, moved)| (recipient, moved) == (to, amount));
+        let reported =
+            |log| native_log(by, log).is_some_and(|(_, recipient, moved)| (recipient, moved) == (to, amount));
         let moves = number(&receipt["status"]) == U256::ONE && !amount.is_zero() && from != to;
-        moves && !list(&receipt["logs"]).iter().any(told)
+        moves && !list(&receipt["logs"]).iter().any(reported)
     };
     list(&block["transactions"]).iter().zip(list(receipts)).any(unlogged)
 }
@@ -144,7 +145,7 @@ fn push(legs: &mut Vec<AssetTransfer>, tx: TxRef, asset: AssetId, from: Address,
     let equal =
         |leg: &&AssetTransfer| (leg.tx.id, leg.asset, leg.recipient, leg.amount) == (tx.id, asset, recipient, amount);
     let nth = u32::try_from(legs.iter().filter(equal).count()).unwrap();
-    legs.push(AssetTransfer { tx, asset, sender, sender_rule: SenderRule::Told, recipient, amount, nth });
+    legs.push(AssetTransfer { tx, asset, sender, sender_rule: SenderRule::Reported, recipient, amount, nth });
 }
 
 /// The nonce of an OP-stack deposit's sender, where the receipts root covers it.

@@ -18,7 +18,7 @@ pub(super) struct Counts {
 /// What became of an input, in words to count by.
 pub(super) type Verdicts = Vec<String>;
 
-/// How often each thing happened, of those that were told by [`fuzz`].
+/// How often each thing happened, of those that were reported by [`fuzz`].
 pub(super) type Tally = BTreeMap<String, u64>;
 
 /// Puts inputs of `strategy` to `check`, and panics with the smallest one that fails.

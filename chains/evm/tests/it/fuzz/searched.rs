@@ -1,8 +1,8 @@
-//! Where to look (`candidates`): whatever a node answers about the logs of a range and its headers, it is refused or told
+//! Where to look (`candidates`): whatever a node answers about the logs of a range and its headers, it is refused or reported
 //! in a way of which this is promised, and checked here:
 //!
 //! - The headers are the true ones, from the first on.
-//! - A block that is not told pays nobody who is watched by what is proved of it: own values, mints, withdrawals.
+//! - A block that is not reported pays nobody who is watched by what is proved of it: own values, mints, withdrawals.
 //! - Nor by a log that was shown as it is, nor by one of a contract that showed no log there at all.
 //! - What is not lied about is never refused.
 //!
@@ -29,8 +29,8 @@ const CHARACTERS: [&str; 12] = ["\"", "{", "}", "[", "]", ",", ":", "\\", " ", "
 
 /// The legs of the fixture, in the order of its blocks.
 fn legs(fixture: &Fixture) -> Vec<AssetTransfer> {
-    let told = |(block, receipts)| reference::told(&fixture.network, block, receipts).legs;
-    fixture.blocks.iter().map(|(block, receipts)| (block, receipts)).flat_map(told).collect()
+    let reported = |(block, receipts)| reference::reported(&fixture.network, block, receipts).legs;
+    fixture.blocks.iter().map(|(block, receipts)| (block, receipts)).flat_map(reported).collect()
 }
 
 /// Whom to look for: somebody who is paid or pays, or, as often, nobody.
@@ -49,7 +49,7 @@ fn unlogged(fixture: &Fixture, block: &Value, receipts: &Value) -> Vec<AssetTran
         let txs = block["transactions"].as_array().unwrap();
         txs.iter().any(|tx| tx["hash"] == leg.tx.id.to_string().as_str() && tx["to"].is_null())
     };
-    let mut legs = reference::told(&fixture.network, block, &silent).legs;
+    let mut legs = reference::reported(&fixture.network, block, &silent).legs;
     legs.retain(|leg| leg.asset == AssetId::Native && !creates(leg));
     legs
 }
@@ -124,7 +124,7 @@ fn a_search_is_refused_or_passes_over_nothing_that_was_shown() {
         let all = fixture.blocks.iter().map(|(block, receipts)| logs_of(fixture, block, receipts));
         let mut logs = vec![all.flat_map(|logs| logs.as_array().unwrap().clone()).collect::<Value>()];
         let mut rest = fixture.blocks.iter().map(|(block, _)| (BLOCK, block.clone())).collect();
-        lies.iter().for_each(|lie: &Lie| lie.tell(&mut logs, &mut rest, &corpus));
+        lies.iter().for_each(|lie: &Lie| lie.report(&mut logs, &mut rest, &corpus));
         let mut text = mutate::text(&logs[0]);
         character.into_iter().for_each(|(at, character)| spoil(&mut text, at, character));
         let lay = || {

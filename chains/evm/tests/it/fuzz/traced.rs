@@ -1,11 +1,11 @@
-//! What moves inside of transactions, as random traces tell it, true and not.
+//! What moves inside of transactions, as random traces report it, true and not.
 //!
 //! No root covers a trace. Promised, and checked here, is this:
 //! - A true trace has exactly its legs, in both forms.
-//! - What one endpoint tells is refused, or is exactly its word: never read otherwise than it was told, and never a leg
-//!   in a transaction that the receipts do not prove to have succeeded. It is told as one endpoint's word.
-//! - Of two endpoints, what they tell alike is told as two endpoints' word, what they tell differently as nothing. While
-//!   one of them tells the truth, no lie of the other is a leg. Who paid is one endpoint's word all the same.
+//! - What one endpoint reports is refused, or is exactly its word: never read otherwise than it was reported, and never a leg
+//!   in a transaction that the receipts do not prove to have succeeded. It is reported as one endpoint's word.
+//! - Of two endpoints, what they report alike is reported as two endpoints' word, what they report differently as nothing. While
+//!   one of them reports the truth, no lie of the other is a leg. Who paid is one endpoint's word all the same.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 
 use super::corpus::{BLOCK, Corpus, RECEIPTS};
 use super::frame_lies::{FrameLie, KINDS_OF_LIES, lied};
-use super::frames::{Form, Moved, block, insides, told, traces};
+use super::frames::{Form, Moved, block, insides, reported, traces};
 use super::node::{Door, Table};
 use super::pair::Pair;
 use super::reference::{self, word};
@@ -42,7 +42,7 @@ fn table((block, receipts): &(Value, Value), form: Form, traces: &str) -> Table 
 /// The legs of the lane of traces when this moved: numbered behind the transactions' own values.
 fn legs((block, receipts): &(Value, Value), moved: &[Moved]) -> Vec<Leg> {
     let plain = |address: landfall_chain::Address| Address::from_slice(address.as_bytes());
-    let own = reference::told(&traced(), block, receipts).legs;
+    let own = reference::reported(&traced(), block, receipts).legs;
     let mut seen: HashMap<(TxId, Address, U256), u32> = HashMap::new();
     own.iter().filter(|leg| leg.asset == AssetId::Native).for_each(|leg| {
         *seen.entry((leg.tx.id, plain(leg.recipient), leg.amount)).or_default() += 1;
@@ -65,14 +65,14 @@ fn read_legs(block: &Block) -> Vec<Leg> {
     block.transfers.iter().map(leg).collect()
 }
 
-/// What two endpoints must tell alike: neither the order nor who paid.
+/// What two endpoints must report alike: neither the order nor who paid.
 fn received(legs: &[Leg]) -> Vec<(TxId, Address, U256, u32)> {
     let mut received: Vec<_> = legs.iter().map(|(tx, _, to, amount, nth)| (*tx, *to, *amount, *nth)).collect();
     received.sort_by_key(|(tx, to, amount, nth)| (tx.to_string(), *to, *amount, *nth));
     received
 }
 
-/// That every leg is of a transaction that is proved to have succeeded, whatever was told.
+/// That every leg is of a transaction that is proved to have succeeded, whatever was reported.
 fn check_proved((block, receipts): &(Value, Value), read: &Block) -> Result<(), TestCaseError> {
     let succeeded = |(tx, receipt): (&Value, &Value)| (receipt["status"] == "0x1").then(|| word(&tx["hash"]));
     let txs = block["transactions"].as_array().unwrap().iter().zip(receipts.as_array().unwrap());
@@ -90,7 +90,7 @@ fn only(read: Result<Vec<Block>, SourceError>) -> Result<Option<Block>, TestCase
 }
 
 #[test]
-fn recorded_traces_of_a_hundred_calls_in_each_other_are_told_and_credit_nothing() {
+fn recorded_traces_of_a_hundred_calls_in_each_other_are_reported_and_credit_nothing() {
     // Here, because no reader of JSON but one made for it follows so deep. Counted by a script: calls, creations and
     // self-destructions below a root frame, with value and without. Before Byzantium, when no receipt said what succeeded.
     let cases = [
@@ -124,7 +124,7 @@ fn a_true_trace_has_exactly_its_legs_in_both_forms() {
         let lay = || table(&made, form, &text);
         let read = door.borrow_mut().ask(&traced(), lay, async |source| source.blocks(5..=5, LISTED).await);
         let read = only(Ok(read.map_err(|error| TestCaseError::fail(error.to_string()))?))?.unwrap();
-        let expected = legs(&made, &told(&text, form, &made.1).unwrap());
+        let expected = legs(&made, &reported(&text, form, &made.1).unwrap());
         prop_assert_eq!(read_legs(&read), expected.clone());
         prop_assert_eq!(read.proof, Proof::OneEndpoint);
         let equal = expected.iter().filter(|leg| leg.4 > 0).count();
@@ -143,12 +143,12 @@ fn a_changed_trace_is_refused_or_exactly_its_endpoints_word() {
         let text = lied(&truth, &lies, form, &corpus);
         let lay = || table(&made, form, &text);
         let read = door.borrow_mut().ask(&traced(), lay, async |source| source.blocks(5..=5, LISTED).await);
-        let verdict = match (only(read)?, told(&text, form, &made.1)) {
+        let verdict = match (only(read)?, reported(&text, form, &made.1)) {
             (None, _) => "refused",
             (Some(read), word) => {
                 prop_assert_eq!(read.proof, Proof::OneEndpoint);
                 check_proved(&made, &read)?;
-                let truth = told(&truth.to_string(), form, &made.1).unwrap();
+                let truth = reported(&truth.to_string(), form, &made.1).unwrap();
                 match word {
                     None => "not to be read otherwise",
                     Some(word) => {
@@ -171,7 +171,7 @@ fn a_changed_trace_is_refused_or_exactly_its_endpoints_word() {
 }
 
 #[test]
-fn of_two_endpoints_no_lie_is_a_leg_while_one_tells_the_truth() {
+fn of_two_endpoints_no_lie_is_a_leg_while_one_reports_the_truth() {
     let (made, corpus) = (block(), Corpus::new());
     let pair = RefCell::new(Pair::open(traced()));
     let counts = Counts { bounded: 1_000, full: 150_000 };
@@ -186,9 +186,9 @@ fn of_two_endpoints_no_lie_is_a_leg_while_one_tells_the_truth() {
         let lay = |index: usize| table(&made, form, &texts[index]);
         let pair = &mut pair.borrow_mut();
         let read = only(pair.ask(lay, form.method(), async |source| source.blocks(5..=5, FULL).await))?;
-        let words = texts.each_ref().map(|text| told(text, form, &made.1).map(|moved| legs(&made, &moved)));
+        let words = texts.each_ref().map(|text| reported(text, form, &made.1).map(|moved| legs(&made, &moved)));
         let true_text = truth.to_string();
-        let true_legs = legs(&made, &told(&true_text, form, &made.1).unwrap());
+        let true_legs = legs(&made, &reported(&true_text, form, &made.1).unwrap());
         let is_honest = |text: &String| *text == true_text;
         let verdict = match read {
             None => "refused",

@@ -1,0 +1,109 @@
+//! How long a second endpoint is waited for that has not got a block yet.
+//!
+//! Nodes are some slots apart, so a short wait spares reading the block once more; but who is far behind must not cost each block
+//! that wait. Promises: who was waited for in vain is waited for again only when it has come as far as it was waited for, or, where
+//! it was there and lacked the block, when it has reported one; nobody is waited for with what is final, which is there by now or
+//! not at all.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::dialect::{Endpoint, is_not_found};
+use crate::error::SolanaError;
+
+/// Some slots, which take 200 to 400 ms each.
+const WAIT_MAX: Duration = Duration::from_millis(1_500);
+
+#[derive(Debug)]
+pub(crate) struct Patience {
+    pub(crate) most: Duration,
+    /// Who was waited for in vain, by name: up to which slot it must have come before it is waited for again.
+    in_vain: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience::of(WAIT_MAX)
+    }
+}
+
+impl Patience {
+    pub(crate) fn of(most: Duration) -> Self {
+        Patience { most, in_vain: Mutex::default() }
+    }
+
+    /// Whether any of these may still come to have it.
+    pub(crate) fn is_left(&self, lacked: &Lacked) -> bool {
+        let (lacked, in_vain) = (lacked.all(), lock(&self.in_vain));
+        lacked.iter().any(|(id, lack)| in_vain.get(id).is_none_or(|until| lack.head >= Some(*until)))
+    }
+
+    /// They were waited for with the block in `slot`, and did not come to have it.
+    pub(crate) fn is_spent(&self, lacked: &Lacked, slot: u64) {
+        let (lacked, mut in_vain) = (lacked.all(), lock(&self.in_vain));
+        for (id, lack) in lacked.iter() {
+            let until = if lack.is_behind { slot } else { u64::MAX };
+            let known = in_vain.entry(id.clone()).or_default();
+            *known = until.max(*known);
+        }
+    }
+
+    /// The endpoint reported the block in `slot`. An older one says nothing of how far behind it is.
+    pub(crate) fn reported(&self, endpoint: &Endpoint, slot: u64) {
+        let mut in_vain = lock(&self.in_vain);
+        if in_vain.get(&endpoint.id).is_some_and(|until| *until == u64::MAX || *until <= slot) {
+            in_vain.remove(&endpoint.id);
+        }
+    }
+}
+
+/// Who was asked for one block and had it not, by name.
+#[derive(Default)]
+pub(crate) struct Lacked(Mutex<BTreeMap<String, Lack>>);
+
+struct Lack {
+    /// How far it had come by its own word.
+    head: Option<u64>,
+    /// That was not as far as the block.
+    is_behind: bool,
+    error: SolanaError,
+}
+
+impl Lacked {
+    /// That the endpoint is worth asking for the block in `slot`.
+    pub(crate) fn check(&self, endpoint: &Endpoint, slot: u64) -> Result<(), SolanaError> {
+        if let Some(head) = endpoint.head_below(slot) {
+            let error = endpoint.lacks(format!("has not reached block {slot}: its newest one is {head}"));
+            let lack = Lack { head: Some(head), is_behind: true, error: error.clone() };
+            self.all().insert(endpoint.id.clone(), lack);
+            return Err(error);
+        }
+        match self.all().get(&endpoint.id) {
+            Some(Lack { head, is_behind: false, error }) if *head == endpoint.head() => Err(error.clone()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Asking it came to nothing when its newest block was `head`.
+    pub(crate) fn note(&self, endpoint: &Endpoint, head: Option<u64>, error: &SolanaError) {
+        if is_not_found(error) {
+            let lack = Lack { head, is_behind: false, error: error.clone() };
+            self.all().insert(endpoint.id.clone(), lack);
+        }
+    }
+
+    /// It has it now.
+    pub(crate) fn forget(&self, endpoint: &Endpoint) {
+        self.all().remove(&endpoint.id);
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Lack>> {
+        lock(&self.0)
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change leaves it whole: a panic elsewhere says nothing of it.
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,151 @@
+//! What is sent to receivers, for the document's section `webhooks`: the envelope, the headers, and which answers count.
+//!
+//! Nothing is sent from here; `delivery` does that, and `webhook` signs it.
+
+use serde::Serialize;
+use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn, PathItem};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::{Content, OpenApi, Paths, Ref, Required, ResponseBuilder};
+use utoipa::{Modify, ToSchema};
+
+use crate::api::openapi;
+use crate::event::{DEPOSIT_EVENT, IDENTITY_EVENT, TEST_EVENT};
+
+/// Describes what receivers are sent.
+pub(super) struct Pushed;
+
+/// A change of an identity's status as it is signed and sent.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IdentityEnvelope {
+    #[schema(format = "uuid")]
+    id: String,
+    #[schema(schema_with = openapi::identity_event_type)]
+    r#type: String,
+    data: IdentityStatusUpdate,
+}
+
+/// What an identity and its accounts are from now on, and what it was before.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct IdentityStatusUpdate {
+    identity: IdentityReported,
+    /// Whose status follows from it, oldest first. There is a further event for each 500 more.
+    #[schema(max_items = 500)]
+    affected_account_ids: Vec<String>,
+    /// Why, in the words of who decided it.
+    #[schema(required = true)]
+    status_reason: Option<String>,
+    #[schema(schema_with = openapi::identity_status)]
+    previous_status: String,
+    #[schema(schema_with = openapi::sub_status)]
+    previous_sub_status: String,
+}
+
+/// The identity as it is from now on.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct IdentityReported {
+    id: String,
+    /// Chosen by the client; may be empty.
+    label: String,
+    #[schema(schema_with = openapi::identity_type)]
+    identity_type: String,
+    #[schema(schema_with = openapi::identity_status)]
+    status: String,
+    #[schema(schema_with = openapi::sub_status)]
+    sub_status: String,
+}
+
+/// A test event as it is signed and sent.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TestEnvelope {
+    #[schema(format = "uuid")]
+    id: String,
+    #[schema(schema_with = openapi::test_event_type)]
+    r#type: String,
+    data: WebhookTestEvent,
+}
+
+/// Which webhook was tested, and when.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct WebhookTestEvent {
+    webhook_id: String,
+    #[schema(format = DateTime)]
+    created_at: String,
+}
+
+const HEADERS: [(&str, &str); 3] = [
+    ("webhook-id", "The `id` of the envelope, the same at every attempt."),
+    ("webhook-timestamp", "When this attempt was signed, in seconds since 1970. Refuse what is older than 5 minutes."),
+    (
+        "webhook-signature",
+        "Signatures as Standard Webhooks say, with a space between: `v1,` and HMAC-SHA256 of `id.timestamp.body` with \
+         `signing_key`, `v1a,` and Ed25519 where it was asked for. One that verifies is enough: after a rotation there are more.",
+    ),
+];
+const ANSWERS: &str = "Any 2xx within 15 seconds: it arrived. Any other answer, and none, is tried again for 7 days and then probed for \
+                       ever; `Retry-After` is heard within bounds, redirects are not followed, and 410 stops the webhook until an \
+                       operator resumes it.";
+/// How each kind is deduplicated.
+const OF_DEPOSITS: &str =
+    "At least once, and in order for each deposit: deduplicate on (`data.dedup_key`, `data.status`).";
+const OF_IDENTITIES: &str = "At least once, and in order for each identity: deduplicate on the envelope's `id`. `status` may be one \
+                             that the identity was in before, so it tells nothing apart.";
+const OF_TESTS: &str = "At least once: deduplicate on the envelope's `id`.";
+
+impl Modify for Pushed {
+    fn modify(&self, document: &mut OpenApi) {
+        let mut pushed = Paths::new();
+        let deposit = "A deposit was seen, is final, or did not happen after all.";
+        let identity = "An identity was suspended, reinstated or terminated, and its accounts with it.";
+        let test = "Sent when a test is asked for. It is not in the feed.";
+        for (kind, schema, summary, once) in [
+            (DEPOSIT_EVENT, "DepositEnvelope", deposit, OF_DEPOSITS),
+            (IDENTITY_EVENT, "IdentityEnvelope", identity, OF_IDENTITIES),
+            (TEST_EVENT, "TestEnvelope", test, OF_TESTS),
+        ] {
+            let operation = OperationBuilder::new()
+                .operation_id(Some(format!("receive_{kind}")))
+                .summary(Some(summary))
+                .description(Some(format!("{ANSWERS} {once}")))
+                .tag("Webhooks")
+                .parameters(Some(HEADERS.map(|(name, description)| header(name, description))))
+                .request_body(Some(
+                    RequestBodyBuilder::new()
+                        .content("application/json", Content::new(Some(Ref::from_schema_name(schema))))
+                        .required(Some(Required::True))
+                        .build(),
+                ))
+                .response("2XX", ResponseBuilder::new().description("It arrived."))
+                .response("default", ResponseBuilder::new().description("It did not, and is sent again."))
+                // Signed by us, with no key of the API.
+                .securities(Some([]));
+            let extension = serde_json::json!(true);
+            let mut operation = operation.build();
+            if kind == TEST_EVENT {
+                operation.extensions.get_or_insert_default().insert("x-landfall-extension".to_owned(), extension);
+            }
+            pushed.paths.insert(kind.to_owned(), PathItem::new(HttpMethod::Post, operation));
+        }
+        document.webhooks = Some(pushed);
+    }
+}
+
+fn header(name: &str, description: &str) -> ParameterBuilder {
+    let schema = match name {
+        "webhook-timestamp" => {
+            ObjectBuilder::new().schema_type(Type::Integer).format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+        }
+        _ => ObjectBuilder::new().schema_type(Type::String),
+    };
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Header)
+        .required(Required::True)
+        .description(Some(description))
+        .schema(Some(schema))
+}

@@ -1,0 +1,159 @@
+//! A leg to a watched address, and the deposit that it becomes: whichever way it was found, it is recorded here.
+//!
+//! Promises: one leg is one deposit, however often and in whatever block it is met; what becomes PENDING is announced in the
+//! same transaction; who paid is reported by the block that counts. Confirming and failing are `settle`'s and `witness`'s.
+
+use landfall_chain::{
+    Address, Asset, AssetTransfer, Block, Lane, Network, Payer, SenderRule, Signers, SourceError, TxId, TxLife, TxRef,
+};
+use tracing::info;
+
+use crate::deposit::{Deposit, DepositStatus, Leg, LegHash};
+use crate::event::Event;
+use crate::store::{StoreError, Tx, accounts, deposits, events, witnesses};
+use crate::time::Timestamp;
+use crate::watcher::TickError;
+use crate::watcher::books::watch_list::WatchList;
+
+/// A leg to a watched address, about to be recorded.
+pub(in crate::watcher) struct WatchedLeg<'a> {
+    network: &'a Network,
+    pub(in crate::watcher) transfer: &'a AssetTransfer,
+    asset: &'a Asset,
+}
+
+impl<'a> WatchedLeg<'a> {
+    /// Those of `transfers` that move a listed asset to a watched address.
+    pub(in crate::watcher) fn among(
+        transfers: &'a [AssetTransfer],
+        network: &'a Network,
+        watch_list: &WatchList,
+    ) -> Vec<Self> {
+        let of_ours = watch_list.among(transfers, |transfer| &transfer.recipient).into_iter();
+        of_ours
+            .filter_map(|transfer| Some(WatchedLeg { network, transfer, asset: network.asset(&transfer.asset)? }))
+            .collect()
+    }
+
+    /// Its identity.
+    pub(in crate::watcher) fn hash(&self) -> LegHash {
+        leg_of(&self.network.chain_ref, self.transfer).hash()
+    }
+
+    pub(in crate::watcher) fn tx(&self) -> TxId {
+        self.transfer.tx.id
+    }
+
+    pub(in crate::watcher) fn recipient(&self) -> &Address {
+        &self.transfer.recipient
+    }
+
+    /// Records the leg as seen in `block` by this lane; whether the deposit became PENDING by it. One that balances exclude from
+    /// this very block stays FAILED, whoever reports it.
+    pub(in crate::watcher) async fn record(
+        &self,
+        tx: &mut Tx,
+        block: &Block,
+        lane: Lane,
+        now: Timestamp,
+    ) -> Result<bool, TickError> {
+        let leg_hash = self.hash();
+        let known = deposits::by_leg(tx, &leg_hash).await?;
+        let seen_in = block.header.block;
+        let (deposit, became_pending) = match known {
+            None => {
+                let deposit = self.new_deposit(tx, leg_hash, block).await?;
+                deposits::insert(tx, &deposit).await?;
+                (deposit, true)
+            }
+            Some(deposit) => match deposit.status {
+                DepositStatus::Failed
+                    if witnesses::is_denied_in(tx, deposit.chain, deposit.id, &seen_in.hash).await? =>
+                {
+                    return Ok(false);
+                }
+                DepositStatus::Failed => {
+                    let deposit = paid_by(tx, deposit, self.transfer.payer()).await?.revive()?;
+                    deposits::set_status(tx, &deposit, DepositStatus::Failed).await?;
+                    (deposit, true)
+                }
+                DepositStatus::Pending => (paid_by(tx, deposit, self.transfer.payer()).await?, false),
+                DepositStatus::Confirmed => (deposit, false),
+            },
+        };
+        deposits::include(tx, &deposit, &seen_in, lane).await?;
+        if became_pending {
+            announce(tx, &deposit, now).await?;
+            info!(chain = %deposit.chain, tx = %deposit.tx.id, block = seen_in.number, "deposit {} pending", deposit.id);
+        }
+        Ok(became_pending)
+    }
+
+    /// Whose it is stands in the store only: the watch list is long, and a hit is rare.
+    async fn new_deposit(&self, tx: &mut Tx, leg_hash: LegHash, block: &Block) -> Result<Deposit, StoreError> {
+        let WatchedLeg { network, transfer, asset } = self;
+        let account_id = accounts::owner(tx, network.chain, &transfer.recipient).await?.ok_or_else(|| {
+            let reason = format!("{} is matched, and is nobody's", transfer.recipient);
+            StoreError::Inconsistent { what: "watch list", reason }
+        })?;
+        let source_account_id = accounts::owner(tx, network.chain, &transfer.sender).await?;
+        Ok(Deposit {
+            id: leg_hash.deposit_id(),
+            leg_hash,
+            account_id,
+            source_account_id,
+            chain: network.chain,
+            tx: transfer.tx,
+            asset: transfer.asset,
+            sender: transfer.sender,
+            sender_rule: transfer.sender_rule,
+            recipient: transfer.recipient,
+            amount: transfer.amount,
+            nth: transfer.nth,
+            symbol: asset.symbol.clone(),
+            decimals: asset.decimals,
+            status: DepositStatus::Pending,
+            created_at: Timestamp::from_secs(block.header.time_secs),
+            confirmed_at: None,
+        })
+    }
+}
+
+/// That a transaction which pays us, or whom we watch, was signed by whom it names: nothing else of a block proves it.
+pub(in crate::watcher) fn prove_signer(signers: &Signers, tx: &TxRef) -> Result<(), SourceError> {
+    match tx.life {
+        TxLife::Nonce { .. } => signers.prove(tx),
+        TxLife::Block => Ok(()),
+    }
+}
+
+/// The deposit with `payer` as who paid it, as its leg in a block that counts now reports. The sender is no part of a leg's
+/// identity: executed in another block, the same leg may come from another. Events that were written keep what they say.
+/// That nothing is known now takes nothing back that was.
+pub(in crate::watcher) async fn paid_by(tx: &mut Tx, deposit: Deposit, payer: Payer) -> Result<Deposit, StoreError> {
+    let Payer { sender, rule } = match payer.rule {
+        SenderRule::FeePayer | SenderRule::StandIn => Payer { sender: deposit.sender, rule: deposit.sender_rule },
+        SenderRule::Reported | SenderRule::OnlyPayer | SenderRule::Instruction | SenderRule::Mint => payer,
+    };
+    let source_account_id = accounts::owner(tx, deposit.chain, &sender).await?;
+    let is_known =
+        (deposit.sender, deposit.sender_rule) == (sender, rule) && deposit.source_account_id == source_account_id;
+    let deposit = Deposit { sender, sender_rule: rule, source_account_id, ..deposit };
+    if !is_known {
+        deposits::set_sender(tx, &deposit).await?;
+    }
+    Ok(deposit)
+}
+
+/// Writes the event of the status that `deposit` has just entered.
+pub(in crate::watcher) async fn announce(tx: &mut Tx, deposit: &Deposit, now: Timestamp) -> Result<(), StoreError> {
+    let history = events::History::of(tx, deposit.id).await?;
+    let event = Event::entered(deposit, history.entries(deposit.status));
+    events::append(tx, &event, &history, now).await
+}
+
+/// The identity of a transfer on a chain.
+pub(in crate::watcher) fn leg_of<'a>(chain_ref: &'a str, transfer: &AssetTransfer) -> Leg<'a> {
+    let AssetTransfer { tx, asset, recipient, amount, nth, .. } = *transfer;
+    Leg { chain_ref, tx: tx.id, asset, recipient, amount, nth }
+}

@@ -1,0 +1,231 @@
+//! Records the other side of the books with a block: what left watched addresses, the fees that they paid, and what came to
+//! them without being a deposit.
+//!
+//! Debits and fees are of listed assets only, as deposits are. Nothing is recorded twice; which blocks count is reported by the
+//! blocks.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use landfall_chain::{
+    Address, AssetId, AssetTransfer, Block, BlockRef, Chain, Fee, Lane, Network, Proof, Rejected, TxId, U256,
+};
+
+use crate::deposit::LegHash;
+use crate::store::unattributed::Arrived;
+use crate::store::{Connection, StoreError, Tx, accounts, movements, unattributed};
+use crate::watcher::TickError;
+use crate::watcher::books::leg::{leg_of, prove_signer};
+use crate::watcher::books::watch_list::WatchList;
+
+/// For whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::watcher) enum Whose {
+    /// Everyone on the watch list.
+    WatchedNow,
+    /// Those who were watched at the block: a trace is read after its block was connected, for a list that has grown.
+    WatchedThen,
+}
+
+/// Records what left watched addresses by `block`, as `lane` shows it, what they paid, and what else came to them; whether
+/// anything left.
+pub(in crate::watcher) async fn record(
+    tx: &mut Tx,
+    network: &Network,
+    watch_list: &WatchList,
+    block: &Block,
+    lane: Lane,
+    whose: Whose,
+) -> Result<bool, TickError> {
+    let (chain, at) = (network.chain, &block.header.block);
+    let mut has_left = false;
+    for transfer in watch_list.among(block.debits(), |debit| &debit.sender) {
+        if network.asset(&transfer.asset).is_none() || !is_counted(tx, chain, at, whose, &transfer.sender).await? {
+            continue;
+        }
+        prove_signer(&block.signers, &transfer.tx)?;
+        movements::debit(tx, chain, at, lane, &leg_of(&network.chain_ref, transfer).hash(), transfer).await?;
+        has_left = true;
+    }
+    for fee in watch_list.among(&block.fees, |fee| &fee.payer) {
+        if is_counted(tx, chain, at, whose, &fee.payer).await? {
+            prove_signer(&block.signers, &fee.tx)?;
+            movements::fee(tx, chain, at, fee).await?;
+        }
+    }
+    for rejected in watch_list.among(&block.unattributed, |rejected| &rejected.transfer.recipient) {
+        if !is_counted(tx, chain, at, whose, &rejected.transfer.recipient).await? {
+            continue;
+        }
+        let leg = leg_of(&network.chain_ref, &rejected.transfer).hash();
+        unattributed::insert(tx, chain, at, &leg, rejected).await?;
+    }
+    Ok(has_left)
+}
+
+/// Of an address on the watch list.
+async fn is_counted(
+    tx: &mut Tx,
+    chain: Chain,
+    at: &BlockRef,
+    whose: Whose,
+    address: &Address,
+) -> Result<bool, StoreError> {
+    match whose {
+        Whose::WatchedNow => Ok(true),
+        Whose::WatchedThen => {
+            let from = accounts::watched_from(tx, chain, address).await?;
+            Ok(from.is_some_and(|from| from <= at.number))
+        }
+    }
+}
+
+/// Takes out of what is on record of `block`, by the lane of the roots, what it does not show.
+pub(in crate::watcher) async fn take_out(tx: &mut Tx, network: &Network, block: &Block) -> Result<(), StoreError> {
+    let (chain, at) = (network.chain, &block.header.block);
+    let is_listed = |asset: &AssetId| network.asset(asset).is_some();
+    let leg = |transfer: &AssetTransfer| leg_of(&network.chain_ref, transfer).hash();
+    // Who paid is no part of a leg.
+    let debits: HashSet<(LegHash, Address)> = block.debits().iter().map(|debit| (leg(debit), debit.sender)).collect();
+    for debited in movements::debits_in(tx, chain, &at.hash).await? {
+        if debited.lane == Lane::Block && is_listed(&debited.asset) && !debits.contains(&(debited.leg, debited.sender))
+        {
+            movements::undebit(tx, chain, at, &debited).await?;
+        }
+    }
+    for (of, payer, amount) in movements::fees_in(tx, chain, &at.hash).await? {
+        if !block.fees.iter().any(|fee| (fee.tx.id, fee.payer, fee.amount) == (of, payer, amount)) {
+            movements::undo_fee(tx, chain, at, &of, &payer).await?;
+        }
+    }
+    let came: HashSet<(LegHash, &str)> =
+        block.unattributed.iter().map(|rejected| (leg(&rejected.transfer), rejected.verdict.code())).collect();
+    for arrived in unattributed::in_block(tx, chain, &at.hash).await? {
+        if is_listed(&arrived.asset) && !came.contains(&(arrived.leg, arrived.reason.as_str())) {
+            unattributed::remove(tx, chain, at, &arrived).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What left a watched address, what it paid for a transaction, or what came to it and is no deposit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Movement {
+    Debit,
+    Fee,
+    Arrival,
+}
+
+impl fmt::Display for Movement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Movement::Debit => "debit",
+            Movement::Fee => "fee",
+            Movement::Arrival => "arrival",
+        })
+    }
+}
+
+/// A movement that the block or the record has, and the other has not.
+#[derive(Debug)]
+pub(in crate::watcher) struct Unmatched {
+    pub(in crate::watcher) movement: Movement,
+    pub(in crate::watcher) of: Address,
+    pub(in crate::watcher) tx: TxId,
+    pub(in crate::watcher) proof: Proof,
+    pub(in crate::watcher) is_on_record: bool,
+}
+
+/// Where the record of debits, fees and arrivals that are no deposits differs from what `block` shows of those who were watched at it. A part of a fee that no
+/// root proves may be reported as another amount by everybody who is asked: there it counts that a fee is on record.
+///
+/// What a trace showed once and shows no longer is no difference: both readings of a dispute are on record.
+pub(in crate::watcher) async fn compare(
+    connection: &mut impl Connection,
+    network: &Network,
+    watch_list: &WatchList,
+    block: &Block,
+    lane: Lane,
+) -> Result<Vec<Unmatched>, TickError> {
+    let (chain, at) = (network.chain, &block.header.block);
+    let counts = |asset: &AssetId, of: &Address| network.asset(asset).is_some() && watch_list.contains(of);
+    let on_record = movements::debits_in(connection, chain, &at.hash).await?;
+    let (mut missing, mut unmatched) = (Vec::new(), Vec::new());
+    let mut shown = HashSet::new();
+    for debit in block.debits().iter().filter(|debit| counts(&debit.asset, &debit.sender)) {
+        let leg = leg_of(&network.chain_ref, debit).hash();
+        shown.insert(leg);
+        // In whatever lane: by another setting a trace showed it.
+        if !on_record.iter().any(|debited| debited.leg == leg) {
+            missing.push((Movement::Debit, debit.sender, &debit.tx, block.proof));
+        }
+    }
+    if lane == Lane::Block {
+        let of_roots =
+            on_record.iter().filter(|debited| debited.lane == lane && counts(&debited.asset, &debited.sender));
+        for debited in of_roots.filter(|debited| !shown.contains(&debited.leg)) {
+            let (of, tx, proof) = (debited.sender, debited.tx, block.proof);
+            unmatched.push(Unmatched { movement: Movement::Debit, of, tx, proof, is_on_record: true });
+        }
+        let fees = movements::fees_in(connection, chain, &at.hash).await?;
+        let is_same = |fee: &Fee, (tx, payer, amount): &(TxId, Address, U256)| {
+            fee.tx.id == *tx && fee.payer == *payer && (fee.amount == *amount || !fee.proved)
+        };
+        for fee in block.fees.iter().filter(|fee| watch_list.contains(&fee.payer)) {
+            if !fees.iter().any(|recorded| is_same(fee, recorded)) {
+                let proof = if fee.proved { block.proof } else { Proof::OneEndpoint };
+                missing.push((Movement::Fee, fee.payer, &fee.tx, proof));
+            }
+        }
+        // Where fees have a part in no root, one that is not wholly reported is left out.
+        let proof = if block.fees.iter().any(|fee| fee.proved) { block.proof } else { Proof::OneEndpoint };
+        let gone = fees.into_iter().filter(|fee| !block.fees.iter().any(|shown| is_same(shown, fee)));
+        unmatched.extend(gone.filter(|(_, payer, _)| watch_list.contains(payer)).map(|(tx, of, _)| Unmatched {
+            movement: Movement::Fee,
+            of,
+            tx,
+            proof,
+            is_on_record: true,
+        }));
+        let came = unattributed::in_block(connection, chain, &at.hash).await?;
+        let is_same = |rejected: &Rejected, arrived: &Arrived| {
+            let leg = leg_of(&network.chain_ref, &rejected.transfer).hash();
+            (arrived.leg, arrived.reason.as_str()) == (leg, rejected.verdict.code())
+        };
+        for rejected in block.unattributed.iter().filter(|it| watch_list.contains(&it.transfer.recipient)) {
+            if !came.iter().any(|arrived| is_same(rejected, arrived)) {
+                let Rejected { transfer, .. } = rejected;
+                missing.push((Movement::Arrival, transfer.recipient, &transfer.tx, block.proof));
+            }
+        }
+        let gone = came.into_iter().filter(|it| !block.unattributed.iter().any(|rejected| is_same(rejected, it)));
+        unmatched.extend(gone.filter(|arrived| counts(&arrived.asset, &arrived.recipient)).map(|arrived| Unmatched {
+            movement: Movement::Arrival,
+            of: arrived.recipient,
+            tx: arrived.tx,
+            proof: block.proof,
+            is_on_record: true,
+        }));
+    }
+    // Whoever names another signer would make a difference of it.
+    let gone: HashSet<TxId> = unmatched.iter().map(|unmatched| unmatched.tx).collect();
+    let of_gone = block.debits().iter().map(|debit| &debit.tx).chain(block.fees.iter().map(|fee| &fee.tx));
+    let of_gone = of_gone.chain(block.unattributed.iter().map(|rejected| &rejected.transfer.tx));
+    for tx in of_gone.filter(|tx| gone.contains(&tx.id)).chain(missing.iter().map(|(_, _, tx, _)| *tx)) {
+        prove_signer(&block.signers, tx)?;
+    }
+    for (movement, of, tx, proof) in missing {
+        let from = accounts::watched_from(connection, chain, &of).await?;
+        if from.is_some_and(|from| from <= at.number) {
+            unmatched.push(Unmatched { movement, of, tx: tx.id, proof, is_on_record: false });
+        }
+    }
+    Ok(unmatched)
+}
+
+/// Whose movements, and arrivals that are no deposits, there are in `block`.
+pub(in crate::watcher) fn concerned(block: &Block) -> impl Iterator<Item = &Address> {
+    let debited = block.debits().iter().map(|debit| &debit.sender);
+    let paid = block.fees.iter().map(|fee| &fee.payer);
+    debited.chain(paid).chain(block.unattributed.iter().map(|rejected| &rejected.transfer.recipient))
+}

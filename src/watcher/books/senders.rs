@@ -1,0 +1,109 @@
+//! Who paid what is about to be recorded, where its block alone does not report.
+//!
+//! A sender decides about no credit, and is reported once: events that were written keep what they say. So a block waits a
+//! little while nobody can be asked, and no longer: a deposit must not wait for a name. After that who paid the fee stands
+//! in, and the record says so. It is asked for once more before the event CONFIRMED is written, which does not wait.
+
+use std::time::Duration;
+
+use landfall_chain::{AssetTransfer, Block, BlockSource, Network, Payer, SenderRule, SourceError};
+use tracing::warn;
+
+use crate::time::Timestamp;
+use crate::watcher::books::watch_list::WatchList;
+
+/// How long blocks wait in all, while every answer fails.
+pub(in crate::watcher) const PAYERS_WAIT: Duration = Duration::from_secs(60);
+/// In a younger block a transaction that no endpoint knows may be known in a moment: each has its own index of them.
+const YOUNG_MAX: Duration = Duration::from_secs(120);
+
+/// Since when nobody could be asked.
+#[derive(Debug, Default)]
+pub(in crate::watcher) struct Senders {
+    failing: Option<Failing>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failing {
+    since: Timestamp,
+    last: Timestamp,
+}
+
+impl Senders {
+    /// Names who paid the legs of `block` that are `wanted`.
+    ///
+    /// # Errors
+    /// When nobody can be asked, until that has been so for a while; such a failure may pass.
+    pub(in crate::watcher) async fn name<S: BlockSource>(
+        &mut self,
+        source: &S,
+        block: &mut Block,
+        wanted: impl Fn(&AssetTransfer) -> bool,
+        now: Timestamp,
+    ) -> Result<(), SourceError> {
+        if unnamed(block, &wanted) == 0 {
+            return Ok(());
+        }
+        let Err(error) = name(source, block, wanted, now).await else {
+            self.failing = None;
+            return Ok(());
+        };
+        // A failure of long ago is none of this outage.
+        let before = self.failing.filter(|failing| now.since(failing.last) < PAYERS_WAIT);
+        let since = before.map_or(now, |failing| failing.since);
+        self.failing = Some(Failing { since, last: now });
+        if now.since(since) < PAYERS_WAIT {
+            return Err(SourceError::transient(error));
+        }
+        warn!(block = block.header.block.number, "who paid cannot be asked, and the fee payer stands in: {error}");
+        Ok(())
+    }
+}
+
+/// Names who paid the legs of `block` that are `wanted` and that it does not report itself.
+///
+/// # Errors
+/// When nobody can be asked now, or no endpoint knows a transaction of a young block yet; then what could be named is.
+pub(in crate::watcher) async fn name<S: BlockSource>(
+    source: &S,
+    block: &mut Block,
+    wanted: impl Fn(&AssetTransfer) -> bool,
+    now: Timestamp,
+) -> Result<(), SourceError> {
+    let at = block.header.block;
+    let is_young = now.since(Timestamp::from_secs(block.header.time_secs)) < YOUNG_MAX;
+    let mut legs: Vec<&mut AssetTransfer> =
+        block.transfers.iter_mut().filter(|leg| is_unnamed(leg) && wanted(leg)).collect();
+    if legs.is_empty() {
+        return Ok(());
+    }
+    let asked: Vec<AssetTransfer> = legs.iter().map(|leg| (**leg).clone()).collect();
+    let payers = source.payers(&at, &asked).await?;
+    let mut unknown = None;
+    for (leg, Payer { sender, rule }) in legs.iter_mut().zip(payers) {
+        leg.sender = sender;
+        leg.sender_rule = match rule {
+            SenderRule::StandIn if !is_young => SenderRule::FeePayer,
+            rule => rule,
+        };
+        unknown = unknown.or(is_unnamed(leg).then_some(leg.tx.id));
+    }
+    unknown.map_or(Ok(()), |tx| {
+        let why = format!("block {at} is young, and no endpoint knows transaction {tx} yet, which tells who paid");
+        Err(SourceError::transient(why))
+    })
+}
+
+/// How many legs of `block` are `wanted` and not told who paid.
+pub(in crate::watcher) fn unnamed(block: &Block, wanted: impl Fn(&AssetTransfer) -> bool) -> usize {
+    block.transfers.iter().filter(|leg| is_unnamed(leg) && wanted(leg)).count()
+}
+
+fn is_unnamed(leg: &AssetTransfer) -> bool {
+    leg.sender_rule == SenderRule::StandIn
+}
+
+/// Whether a leg is one that is recorded.
+pub(in crate::watcher) fn is_recorded(leg: &AssetTransfer, network: &Network, watch_list: &WatchList) -> bool {
+    watch_list.contains(&leg.recipient) && network.asset(&leg.asset).is_some()
+}

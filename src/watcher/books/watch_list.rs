@@ -1,0 +1,154 @@
+//! The watch list in memory: which addresses are watched, loaded once, then followed by its change sequence.
+//!
+//! Matching costs one look-up per leg, however many addresses there are, and an address costs its bytes and 6 to 11 more:
+//! 10,000,000 of them fit. Whose they are is not in it: a hit is rare, and the transaction that records it asks the store.
+//! Clones share one list: two workers of a chain do not hold it twice, and whoever follows it does so for both.
+
+use std::hash::BuildHasher;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use hashbrown::hash_table::Entry;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use landfall_chain::{Address, Chain};
+
+use crate::store::{Connection, StoreError, accounts};
+
+const PAGE_ROWS: u32 = 10_000;
+/// As many addresses lie side by side: nothing is copied when more come.
+const CHUNK: usize = 1 << 16;
+
+/// The watched addresses of one chain.
+#[derive(Clone, Debug)]
+pub(in crate::watcher) struct WatchList {
+    chain: Chain,
+    members: Arc<RwLock<Members>>,
+}
+
+#[derive(Default, Debug)]
+struct Members {
+    /// Apart by family: an `Address` takes the space of the longer kind and a tag.
+    evm: Set<20>,
+    solana: Set<32>,
+    /// The number of the newest address in it; every older one is in it, too.
+    seq: u64,
+}
+
+/// Addresses in the order in which they came, and a table of their places: where the table has room to spare, that costs four
+/// bytes a place and not a whole address.
+#[derive(Default, Debug)]
+struct Set<const BYTES: usize> {
+    chunks: Vec<Vec<[u8; BYTES]>>,
+    places: HashTable<u32>,
+    /// Fast, and seeded anew in each process; who looks up what is hostile adds nothing to the table.
+    hasher: DefaultHashBuilder,
+}
+
+impl<const BYTES: usize> Set<BYTES> {
+    fn insert(&mut self, address: [u8; BYTES]) {
+        let Set { chunks, places, hasher } = self;
+        let is_there = |place: &u32| *at(chunks, *place) == address;
+        let entry = places.entry(hasher.hash_one(address), is_there, |place| hasher.hash_one(at(chunks, *place)));
+        let Entry::Vacant(vacant) = entry else { return };
+        let len = chunks.last().map_or(0, |last| (chunks.len() - 1) * CHUNK + last.len());
+        vacant.insert(u32::try_from(len).expect("fewer than 2^32 addresses are watched"));
+        if len.is_multiple_of(CHUNK) {
+            chunks.push(Vec::new());
+        }
+        if let Some(last) = chunks.last_mut() {
+            last.push(address);
+        }
+    }
+
+    fn contains(&self, address: &[u8; BYTES]) -> bool {
+        self.places.find(self.hasher.hash_one(address), |place| at(&self.chunks, *place) == address).is_some()
+    }
+
+    fn len(&self) -> usize {
+        self.places.len()
+    }
+}
+
+fn at<const BYTES: usize>(chunks: &[Vec<[u8; BYTES]>], place: u32) -> &[u8; BYTES] {
+    let place = place as usize;
+    &chunks[place / CHUNK][place % CHUNK]
+}
+
+impl Members {
+    fn contains(&self, address: &Address) -> bool {
+        match address {
+            Address::Evm(address) => self.evm.contains(address),
+            Address::Solana(address) => self.solana.contains(address),
+        }
+    }
+}
+
+impl WatchList {
+    pub(in crate::watcher) fn new(chain: Chain) -> Self {
+        WatchList { chain, members: Arc::default() }
+    }
+
+    /// Takes in what was added since the last time. Taking in the same page twice, as two who follow at one time do,
+    /// changes nothing.
+    pub(in crate::watcher) async fn follow(&self, connection: &mut impl Connection) -> Result<(), StoreError> {
+        while self.follow_page(connection).await? {}
+        Ok(())
+    }
+
+    /// As [`WatchList::follow`], of one page; whether there was anything.
+    pub(in crate::watcher) async fn follow_page(&self, connection: &mut impl Connection) -> Result<bool, StoreError> {
+        let seq = self.read().seq;
+        let page = accounts::watched_since(connection, self.chain, seq, PAGE_ROWS).await?;
+        let Some(last) = page.last().map(|last| last.seq) else { return Ok(false) };
+        let mut members = self.write();
+        for watched in page {
+            match watched.address {
+                Address::Evm(address) => members.evm.insert(address),
+                Address::Solana(address) => members.solana.insert(address),
+            };
+        }
+        members.seq = members.seq.max(last);
+        Ok(true)
+    }
+
+    /// How many addresses are in it.
+    pub(in crate::watcher) fn len(&self) -> usize {
+        let members = self.read();
+        members.evm.len() + members.solana.len()
+    }
+
+    pub(in crate::watcher) fn contains(&self, address: &Address) -> bool {
+        self.read().contains(address)
+    }
+
+    /// Those of `items` whose address is in it. Of a long list each look-up waits for memory, and those of one call wait
+    /// together.
+    pub(in crate::watcher) fn among<'i, T>(&self, items: &'i [T], address: impl Fn(&T) -> &Address) -> Vec<&'i T> {
+        let members = self.read();
+        items.iter().filter(|item| members.contains(address(item))).collect()
+    }
+
+    /// Whether one of these is in it, which is locked until that is known: to make them, it must not be asked.
+    pub(in crate::watcher) fn has_any<'i>(&self, addresses: impl IntoIterator<Item = &'i Address>) -> bool {
+        let members = self.read();
+        addresses.into_iter().any(|address| members.contains(address))
+    }
+
+    /// The number up to which it holds every address.
+    pub(in crate::watcher) fn seq(&self) -> u64 {
+        self.read().seq
+    }
+
+    /// Whether everything up to number `seq` is in it.
+    pub(in crate::watcher) fn is_current(&self, seq: u64) -> bool {
+        self.read().seq >= seq
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Members> {
+        // Nothing panics while it holds the lock, and a half taken page is taken again.
+        self.members.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Members> {
+        self.members.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

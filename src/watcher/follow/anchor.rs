@@ -1,0 +1,74 @@
+//! Where a chain that was never watched is taken up: its cursor is set to the block below the first that is to be read.
+//!
+//! Promises: nothing is begun on a block that is not final where a final one was asked for, and none on a guess: where the
+//! number was skipped, the next block reports by its parent what it stands on.
+
+use landfall_chain::{BlockRef, BlockSource, Header, Tip};
+use tracing::info;
+
+use crate::store::cursors::{self, Cursor};
+use crate::store::native_settings;
+use crate::watcher::{Start, TickError, Watcher};
+
+/// How many numbers one read covers that looks for the block to start above, and how many reads a tick makes for it.
+const ANCHOR_READ: u64 = 256;
+const ANCHOR_READS_MAX: usize = 16;
+
+impl<S: BlockSource> Watcher<S> {
+    /// Sets the cursor of a chain that was never watched.
+    pub(in crate::watcher) async fn anchor(&mut self, tip: &Tip) -> Result<BlockRef, TickError> {
+        let number = match self.settings.start {
+            Start::Finalized => tip.finalized.map(|finalized| finalized.number).ok_or_else(|| {
+                let what =
+                    "no block is final yet, so there is none to start above; set start to a block number".to_owned();
+                TickError::Contradiction { chain: self.chain(), what }
+            })?,
+            Start::Number(first) => first.saturating_sub(1),
+        };
+        let header = &self.anchor_header(number, tip).await?;
+        // A header is one endpoint's word. What stands on a block that is no final one would never be taken back.
+        let expected = tip.finalized.filter(|finalized| finalized.number == number);
+        if let Some(expected) = expected.filter(|expected| *expected != header.block) {
+            let what = format!("block {expected}, to start from, is final, but {} is shown", header.block);
+            return Err(TickError::Contradiction { chain: self.chain(), what });
+        }
+        let mut tx = self.db.begin().await?;
+        Cursor::lock(&mut tx, self.chain()).await?;
+        cursors::anchor(&mut tx, self.chain(), header).await?;
+        Cursor::place(&mut tx, self.chain(), &header.block).await?;
+        native_settings::begin(&mut tx, self.chain(), header.block.number + 1, &self.network.native).await?;
+        tx.commit().await?;
+        info!(chain = %self.chain(), "{} is watched from block {}", self.chain(), header.block.number + 1);
+        Ok(header.block)
+    }
+
+    /// The block that the first one above `number` stands on: the one at `number`, or where that was skipped an earlier
+    /// one, by the parent of the next block that is shown.
+    async fn anchor_header(&self, number: u64, tip: &Tip) -> Result<Header, TickError> {
+        if let Some(header) = self.source.headers(number..=number).await?.first() {
+            return Ok(*header);
+        }
+        let missing = |what: String| TickError::Contradiction { chain: self.chain(), what };
+        let latest = tip.latest.number;
+        let mut last = number;
+        for _ in 0..ANCHOR_READS_MAX {
+            if last >= latest {
+                break;
+            }
+            let first = last + 1;
+            last = latest.min(last.saturating_add(ANCHOR_READ));
+            let above = self.source.headers(first..=last).await?;
+            let Some(parent) = above.first().map(|header| header.parent).filter(|parent| parent.number <= number)
+            else {
+                continue;
+            };
+            let below = self.source.headers(parent.number..=parent.number).await?;
+            return below.into_iter().find(|header| header.block == parent).ok_or_else(|| {
+                missing(format!("block {parent}, to start from, is what the next one stands on, and is not shown"))
+            });
+        }
+        let what =
+            format!("block {number}, to start from, is not there yet, nor one above it that tells what it stands on");
+        Err(missing(format!("{what} (the newest is {latest})")))
+    }
+}

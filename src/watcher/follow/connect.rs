@@ -1,0 +1,341 @@
+//! Connects blocks: fetched ahead in parallel, linked by parent, matched with the watch list, recorded in one
+//! transaction for each read.
+//!
+//! What a source left out or tore apart shows in the parent links; the cursor then stays where the links hold.
+//! Where blocks are read by their logs only, or on one endpoint's word where two must agree, one that may concern a watched
+//! address is read again in full before it is recorded: candidates are never credited. While no second endpoint can be heard,
+//! one's word makes a deposit PENDING, and never CONFIRMED.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use futures_util::{StreamExt, stream};
+use landfall_chain::{
+    AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Header, Lane, Network, Proof, Read, SourceError,
+    SourceErrorKind, Tip,
+};
+
+use crate::store::cursors::{self, Cursor};
+use crate::store::{Db, StoreError};
+use crate::time::Timestamp;
+use crate::watcher::books::leg::{WatchedLeg, prove_signer};
+use crate::watcher::books::movements::{self, Whose};
+use crate::watcher::books::replace_record::{is_outweighed, take_out};
+use crate::watcher::books::senders::{self, Senders};
+use crate::watcher::books::watch_list::WatchList;
+use crate::watcher::follow::native_setting::require_setting;
+use crate::watcher::settle::reported_blocks::ReportedBlocks;
+use crate::watcher::{TickError, Ticked, Watcher};
+
+/// How many blocks one read asks for at most, and one transaction records. After a read that failed it is half as many,
+/// after each that did not, one more: what is too much for a node at once is asked for in parts.
+pub(in crate::watcher) const READ_BLOCKS_MAX: u64 = 20;
+/// How many reads are under way at once; with the above it bounds what is in memory.
+pub(in crate::watcher) const READS_AHEAD_MAX: usize = 4;
+/// How many blocks a tick connects at most.
+pub(in crate::watcher) const TICK_BLOCKS_MAX: u64 = 100;
+/// How many final blocks stay on record below the newest final one, for finding fork points.
+pub(in crate::watcher) const FINAL_BLOCKS_KEPT: u64 = 1_024;
+/// How far back each transaction looks for blocks to forget: more than it ever adds.
+const PRUNE_WINDOW: u64 = 4_096;
+
+impl<S: BlockSource> Watcher<S> {
+    /// Connects what comes after `at`, as far as the source has it and a tick goes. When the first block does not stand
+    /// on `at`, that is a reorg, to be taken back.
+    pub(in crate::watcher) async fn connect(
+        &mut self,
+        mut at: BlockRef,
+        tip: &Tip,
+        now: Timestamp,
+        ticked: &mut Ticked,
+    ) -> Result<Connected, TickError> {
+        let Watcher {
+            source, endpoints, db, network, watch_list, payers, reported, read_width, settings, absent, ..
+        } = self;
+        let mut books = Books { source, endpoints, db, network, watch_list, payers, reported };
+        let read = Read { proof: settings.proof, ..Read::FULL };
+        // Where nothing was shown above `at`, the next block there is reports by its parent whether all was skipped. What is right
+        // above is looked for all the same: an endpoint that reports an end far above leads nobody away from what is there.
+        let looked = absent.take().filter(|absent| absent.above == at).map(|absent| absent.through);
+        let (latest, width) = (tip.latest.number, *read_width);
+        let further = looked.into_iter().flat_map(|looked| ranges(looked, latest, width));
+        let mut reads = stream::iter(ranges(at.number, latest, width).chain(further))
+            .map(|range| source.blocks(range, read))
+            .buffered(READS_AHEAD_MAX);
+        let (above, mut stray, mut unread, mut is_empty) = (at, None, None, true);
+        let is_near = |next: &Header| next.block.number <= above.number.saturating_add(TICK_BLOCKS_MAX);
+        while let Some(read) = reads.next().await {
+            *read_width = if read.is_ok() { (*read_width + 1).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
+            let mut blocks = match read {
+                Ok(blocks) => blocks,
+                // What was recorded stays; why there is no more is reported by the next tick, which begins with it.
+                Err(_) if at != above => break,
+                Err(error) => {
+                    unread = Some(put_off(error.into())?);
+                    break;
+                }
+            };
+            let shown = blocks.len();
+            is_empty &= shown == 0;
+            let first = blocks.first().map(|block| block.header);
+            // What was far above is looked for again from where our chain ends now.
+            if at != above && !first.as_ref().is_none_or(is_near) {
+                break;
+            }
+            blocks.truncate(linked(&at, &blocks).len());
+            stray = first.filter(|_| blocks.is_empty());
+            match books.record(&at, &mut blocks, tip.finalized, now, ticked).await {
+                Ok(last) => at = last,
+                Err(error) => {
+                    // What stands behind it is read again with it: less, until it can be recorded.
+                    *read_width = (*read_width / 2).max(1);
+                    unread = Some(put_off(error)?);
+                    break;
+                }
+            }
+            if blocks.len() < shown {
+                break;
+            }
+        }
+        drop(reads);
+        // Far above, a block that stands on one we were not shown is no fork: the numbers between are asked for again. One that
+        // stands on a block at or below ours, and not on ours, is, however far above it is.
+        let is_fork = |next: &Header| at != above || is_near(next) || next.parent.number <= above.number;
+        let stray = stray.filter(is_fork);
+        let through = latest.min(looked.unwrap_or(above.number).saturating_add(TICK_BLOCKS_MAX));
+        if is_empty && unread.is_none() && through < latest {
+            *absent = Some(Absent { above, through });
+        }
+        Ok(Connected { at, stray, unread })
+    }
+}
+
+/// Numbers that the source showed no block for. On a chain that skips numbers it may be so; an empty answer is no proof.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::watcher) struct Absent {
+    above: BlockRef,
+    /// Inclusive: above block 5 and through 105, 6 to 105 were asked for.
+    through: u64,
+}
+
+/// Where connecting ended.
+pub(in crate::watcher) struct Connected {
+    pub(in crate::watcher) at: BlockRef,
+    /// What the source shows next and does not stand on it.
+    pub(in crate::watcher) stray: Option<Header>,
+    /// Why the block above it cannot be read now, which is no reason for those below it to wait.
+    pub(in crate::watcher) unread: Option<SourceError>,
+}
+
+/// What may pass is reported when all else of the tick is done.
+fn put_off(error: TickError) -> Result<SourceError, TickError> {
+    match error {
+        TickError::Source(error) if error.kind == SourceErrorKind::Transient => Ok(error),
+        error => Err(error),
+    }
+}
+
+/// Where blocks are recorded, and what they are matched with.
+struct Books<'w, S> {
+    source: &'w S,
+    endpoints: &'w Endpoints,
+    db: &'w Db,
+    network: &'w Network,
+    watch_list: &'w WatchList,
+    payers: &'w mut Senders,
+    reported: &'w mut ReportedBlocks,
+}
+
+impl<S: BlockSource> Books<'_, S> {
+    /// Records blocks that stand on `at`, what they credit, and the cursor, in one transaction; the last of them.
+    /// Of `blocks` those stay that were recorded.
+    async fn record(
+        &mut self,
+        at: &BlockRef,
+        blocks: &mut Vec<Block>,
+        finalized: Option<BlockRef>,
+        now: Timestamp,
+        ticked: &mut Ticked,
+    ) -> Result<BlockRef, TickError> {
+        // Each turn but the last was for addresses that were added meanwhile.
+        let mut alone = BTreeSet::new();
+        loop {
+            let seq = self.watch_list.seq();
+            self.read_hits(blocks, &mut alone).await?;
+            if blocks.is_empty() {
+                return Ok(*at);
+            }
+            self.name_payers(blocks, now).await?;
+            if let Some(last) = self.try_record(at, (seq, &alone), blocks, finalized, now, ticked).await? {
+                return Ok(last);
+            }
+        }
+    }
+
+    /// `None` when an address that was added behind `seq` asks for a block to be read in full, but for those that were reported by
+    /// one endpoint alone, or for who paid it.
+    async fn try_record(
+        &mut self,
+        at: &BlockRef,
+        (seq, alone): (u64, &BTreeSet<u64>),
+        blocks: &[Block],
+        finalized: Option<BlockRef>,
+        now: Timestamp,
+        ticked: &mut Ticked,
+    ) -> Result<Option<BlockRef>, TickError> {
+        let Books { endpoints, db, network, watch_list, reported, .. } = self;
+        let chain = network.chain;
+        let mut tx = db.begin().await?;
+        let cursor = Cursor::lock(&mut tx, chain).await?;
+        if cursor.at != Some(*at) {
+            return Err(StoreError::Moved { chain }.into());
+        }
+        require_setting(&mut tx, network).await?;
+        // The lane of the traces follows the same list: what is in it now need not have been when the blocks were read.
+        if cursor.watch_seq > seq {
+            watch_list.follow(&mut tx).await?;
+            let is_unnamed =
+                |block: &Block| senders::unnamed(block, |leg| senders::is_recorded(leg, network, watch_list)) > 0;
+            let is_wanted = |block: &Block| {
+                let is_alone = alone.contains(&block.header.block.number);
+                !is_alone && must_be_read_in_full(block, watch_list, endpoints) || is_unnamed(block)
+            };
+            if blocks.iter().any(is_wanted) {
+                return Ok(None);
+            }
+        }
+        let (mut last, mut pending) = (*at, 0);
+        for block in blocks {
+            if is_outweighed(&mut tx, chain, block).await? {
+                take_out(&mut tx, network, block).await?;
+            }
+            cursors::connect(&mut tx, chain, block, !network.native.is_traced(block.header.block.number)).await?;
+            for leg in WatchedLeg::among(&block.transfers, network, watch_list) {
+                prove_signer(&block.signers, &leg.transfer.tx)?;
+                pending += u64::from(leg.record(&mut tx, block, Lane::Block, now).await?);
+            }
+            movements::record(&mut tx, network, watch_list, block, Lane::Block, Whose::WatchedNow).await?;
+            last = block.header.block;
+        }
+        Cursor::shift(&mut tx, chain, at, &last).await?;
+        // What is to be looked at once more is needed until then.
+        if let Some(finalized) = finalized.filter(|_| chain.family().has_roots()) {
+            let below = last.number.min(finalized.number).saturating_sub(FINAL_BLOCKS_KEPT);
+            cursors::prune(&mut tx, chain, below.saturating_sub(PRUNE_WINDOW), below).await?;
+        }
+        tx.commit().await?;
+        for block in blocks {
+            reported.keep(block, |leg| senders::is_recorded(leg, network, watch_list));
+        }
+        ticked.connected += u64::try_from(blocks.len()).unwrap_or(u64::MAX);
+        ticked.pending += pending;
+        Ok(Some(last))
+    }
+
+    /// Names who paid what is about to be recorded. Where nobody can be asked, that block and what stands on it are left for
+    /// later: those below need not wait.
+    async fn name_payers(&mut self, blocks: &mut Vec<Block>, now: Timestamp) -> Result<(), TickError> {
+        let Books { source, network, watch_list, payers, .. } = self;
+        for index in 0..blocks.len() {
+            let wanted = |leg: &AssetTransfer| senders::is_recorded(leg, network, watch_list);
+            match payers.name(*source, &mut blocks[index], wanted, now).await {
+                Ok(()) => {}
+                Err(error) if index == 0 => return Err(error.into()),
+                Err(_) => {
+                    blocks.truncate(index);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts full blocks in the place of those that may concern a watched address. Where the source shows another
+    /// block by now, or none that is proved, that one and what stands on it are left for later. Those that one endpoint alone
+    /// reports are added to `alone`, and not asked for again.
+    ///
+    /// # Errors
+    /// Why not even the first of them can be read in full.
+    async fn read_hits(&self, blocks: &mut Vec<Block>, alone: &mut BTreeSet<u64>) -> Result<(), TickError> {
+        let is_hit = |block: &Block| {
+            let is_alone = alone.contains(&block.header.block.number);
+            !is_alone && must_be_read_in_full(block, self.watch_list, self.endpoints)
+        };
+        let hits = blocks.iter().enumerate().filter(|(_, block)| is_hit(block));
+        let hits: Vec<(usize, u64)> = hits.map(|(index, block)| (index, block.header.block.number)).collect();
+        let source = self.source;
+        let mut reads = stream::iter(hits)
+            .map(async |(index, number)| (index, number, source.blocks(number..=number, Read::FULL).await))
+            .buffered(READS_AHEAD_MAX);
+        while let Some((index, number, full)) = reads.next().await {
+            let full = match full {
+                Ok(full) => full.into_iter().next(),
+                // PENDING on one endpoint's word, which its block says; CONFIRMED waits for the second one's.
+                Err(error) if error.is_unwitnessed => {
+                    alone.insert(number);
+                    continue;
+                }
+                Err(error) if index == 0 || error.kind == SourceErrorKind::Permanent => return Err(error.into()),
+                // Those before it must not wait for it; the next tick begins with it.
+                Err(_) => None,
+            };
+            // Honest endpoints may report other times of one block: a time is no part of what it is.
+            let place = |block: &Block| (block.header.block, block.header.parent);
+            let Some(full) = full.filter(|full| place(full) == place(&blocks[index])) else {
+                blocks.truncate(index);
+                break;
+            };
+            blocks[index] = full;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a block whose proof is too weak to credit anything may hold what we would record.
+fn must_be_read_in_full(block: &Block, watch_list: &WatchList, endpoints: &Endpoints) -> bool {
+    let is_candidate = match block.proof {
+        Proof::Roots | Proof::TwoEndpoints => false,
+        Proof::Bloom => true,
+        // Where one suffices, there is no more to be had.
+        Proof::OneEndpoint => endpoints.agree() > 1,
+    };
+    let paid = block.transfers.iter().flat_map(|transfer| [&transfer.recipient, &transfer.sender]);
+    is_candidate && watch_list.has_any(paid.chain(movements::concerned(block)))
+}
+
+/// The reads of one tick: blocks `at + 1 ..= latest`, cut to what a tick connects, `width` blocks each.
+pub(in crate::watcher) fn ranges(at: u64, latest: u64, width: u64) -> impl Iterator<Item = RangeInclusive<u64>> {
+    let last = latest.min(at.saturating_add(TICK_BLOCKS_MAX));
+    let mut first = at + 1;
+    std::iter::from_fn(move || {
+        let range = first..=last.min(first + (width - 1));
+        first = range.end() + 1;
+        (!range.is_empty()).then_some(range)
+    })
+}
+
+/// The blocks of the front that stand on `at` and on each other.
+fn linked<'b>(at: &BlockRef, blocks: &'b [Block]) -> &'b [Block] {
+    let mut parent = *at;
+    let broken = blocks.iter().position(|block| {
+        let stands = block.header.parent == parent && block.header.block.number > parent.number;
+        parent = block.header.block;
+        !stands
+    });
+    &blocks[..broken.unwrap_or(blocks.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tick_reads_in_ranges_without_gaps_and_stops_at_its_limit() {
+        assert_eq!(ranges(5, 5, 20).count(), 0);
+        assert_eq!(ranges(9, 5, 20).count(), 0);
+        assert_eq!(ranges(5, 6, 20).collect::<Vec<_>>(), [6..=6]);
+        assert_eq!(ranges(0, 41, 20).collect::<Vec<_>>(), [1..=20, 21..=40, 41..=41]);
+        assert_eq!(ranges(0, 3, 1).collect::<Vec<_>>(), [1..=1, 2..=2, 3..=3]);
+        assert_eq!(ranges(10, u64::MAX, 20).map(|r| r.end() - r.start() + 1).sum::<u64>(), TICK_BLOCKS_MAX);
+    }
+}

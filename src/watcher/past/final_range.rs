@@ -1,0 +1,498 @@
+//! Final blocks, wherever they stand to the cursor: read in one lane, hanging together, tied to what the source calls
+//! final at their end, and credited. What backfill and rescan share.
+//!
+//! Promises: nothing comes from a block that is neither below a final one by parent links nor called final itself by as
+//! many endpoints as must agree; nothing is recorded of a block
+//! that contradicts our record; CONFIRMED is decided by `settle`'s own judge, in a transaction of its own. The cursor
+//! never moves.
+
+use std::borrow::Cow;
+use std::ops::RangeInclusive;
+
+use futures_util::{StreamExt, stream};
+use landfall_chain::{
+    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Found, Header, Lane, Named, Proof, Read,
+    Search, Watched,
+};
+
+use crate::deposit::{Deposit, DepositStatus};
+use crate::store::Tx;
+use crate::store::cursors::{self, Cursor};
+use crate::store::traces::Tried;
+use crate::store::{deposits, traces, witnesses};
+use crate::time::Timestamp;
+use crate::watcher::books::leg::{WatchedLeg, prove_signer};
+use crate::watcher::books::movements::{self, Whose};
+use crate::watcher::books::replace_record::is_outweighed;
+use crate::watcher::books::senders;
+use crate::watcher::follow::connect::{READS_AHEAD_MAX, TICK_BLOCKS_MAX, ranges};
+use crate::watcher::settle::OfBlock;
+use crate::watcher::traces::witness::FinalBy;
+use crate::watcher::window::{STEP_LEGS_MAX, Stride, legs};
+use crate::watcher::{TickError, Ticked, TraceLane, Traced, Watcher};
+
+/// How many blocks one search by logs spans.
+const SCAN_BLOCKS_MAX: u64 = 6_000;
+/// How many steps are looked through for the next block, where numbers are skipped.
+const EMPTY_STEPS_MAX: usize = 100;
+
+/// What was read of a range of final blocks.
+#[derive(Debug)]
+pub(in crate::watcher) struct Past {
+    /// Hanging together; empty where every number up to `through` is passed over.
+    pub(in crate::watcher) blocks: Vec<Block>,
+    /// Up to here, inclusive, there is no other block.
+    pub(in crate::watcher) through: u64,
+}
+
+/// Where to look: every block up to `through` that is not among `hits` holds nothing of ours.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::watcher) struct Scanned {
+    pub(in crate::watcher) through: u64,
+    pub(in crate::watcher) hits: Vec<Hit>,
+    /// Whose word it is that they are all.
+    pub(in crate::watcher) proof: Proof,
+}
+
+/// Blocks that were to be read.
+#[derive(Default, Debug)]
+pub(in crate::watcher) struct Full {
+    /// Without those that only were named, and are none.
+    pub(in crate::watcher) blocks: Vec<Block>,
+    /// The first that was not read; behind one that was.
+    pub(in crate::watcher) unread: Option<u64>,
+}
+
+/// A block that must be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::watcher) enum Hit {
+    /// Known to be final.
+    Tied(BlockRef),
+    /// Nothing is known of it but its number.
+    Named(u64),
+}
+
+/// A block, and its deposits that are PENDING.
+type Credited<'b> = (&'b Block, Vec<Deposit>);
+
+impl Hit {
+    pub(in crate::watcher) fn number(&self) -> u64 {
+        match self {
+            Hit::Tied(block) => block.number,
+            Hit::Named(number) => *number,
+        }
+    }
+}
+
+impl<S: BlockSource> Watcher<S> {
+    /// Blocks `first..=to` as `stride` reads them, or so many of the front as a step takes: at least one, or the proof
+    /// that there is none.
+    pub(in crate::watcher) async fn final_blocks(
+        &self,
+        first: u64,
+        to: u64,
+        stride: &mut Stride,
+    ) -> Result<Past, TickError> {
+        let (mut blocks, mut looked) = (Vec::new(), first - 1);
+        // Where every number of a step was skipped, the next block that there is reports so by its parent.
+        for _ in 0..EMPTY_STEPS_MAX {
+            let from = looked + 1;
+            looked = to.min(looked.saturating_add(stride.step));
+            blocks = self.read_ahead(from..=looked, stride).await?;
+            if !blocks.is_empty() || looked == to {
+                break;
+            }
+        }
+        if blocks.is_empty() {
+            let next = self.passed_over(first, looked).await?;
+            self.look_at_past(&[next]).await?;
+            return Ok(Past { blocks, through: looked });
+        }
+        let hanging = hanging(first, blocks.iter().map(|block| &block.header));
+        blocks.truncate(hanging);
+        let last = blocks.last().map(|block| block.header.block);
+        let through = self.tie(first, last).await?.number;
+        let headers: Vec<Header> = blocks.iter().map(|block| block.header).collect();
+        self.look_at_past(&headers).await?;
+        Ok(Past { blocks, through })
+    }
+
+    /// That `first..=to`, of which nothing is shown, holds no block: the next block above stands on one below, and is
+    /// final. An empty answer alone is proof of nothing. That block.
+    async fn passed_over(&self, first: u64, to: u64) -> Result<Header, TickError> {
+        let mut from = to.saturating_add(1);
+        for _ in 0..EMPTY_STEPS_MAX {
+            let last = from.saturating_add(TICK_BLOCKS_MAX - 1);
+            if let Some(next) = self.source.headers(from..=last).await?.first() {
+                // A list of headers is one endpoint's word, also on what a block stands on.
+                let number = next.block.number;
+                let reported = self.source.blocks(number..=number, Read::FULL).await?;
+                let header = reported.first().map(|block| block.header);
+                let above = header.filter(|header| header.block == next.block && header.parent.number < first);
+                let above = above.ok_or_else(|| self.not_shown(first))?;
+                self.tie(first, Some(above.block)).await?;
+                return Ok(above);
+            }
+            from = last.saturating_add(1);
+        }
+        Err(self.not_shown(first))
+    }
+
+    /// That as many endpoints as must agree show no other block from what the first of those that were `read` stands on up to the
+    /// last, nor other content, where the links of blocks do not prove it.
+    async fn look_at_past(&self, read: &[Header]) -> Result<(), TickError> {
+        let (Some(lowest), Some(highest)) = (read.first(), read.last()) else { return Ok(()) };
+        let ours: Vec<BlockRef> = read.iter().map(|header| header.block).collect();
+        let range = lowest.parent.number + 1..=highest.block.number;
+        match self.source.cross_check(&lowest.parent, range, &ours, false).await? {
+            None => Ok(()),
+            Some(number) => {
+                let noun = self.chain().family().number();
+                Err(self.contradiction(format!("endpoints agree on another content of {noun} {number} than was read")))
+            }
+        }
+    }
+
+    /// What the source shows of `range`, up to the first failure.
+    async fn read_ahead(&self, range: RangeInclusive<u64>, stride: &mut Stride) -> Result<Vec<Block>, TickError> {
+        let read = stride.read;
+        let mut reads = stream::iter(ranges(range.start().saturating_sub(1), *range.end(), stride.width))
+            .map(async |asked| (asked.clone(), self.source.blocks(asked, read).await))
+            .buffered(stride.ahead);
+        let mut blocks: Vec<Block> = Vec::new();
+        while legs(&blocks) < STEP_LEGS_MAX
+            && let Some((asked, read)) = reads.next().await
+        {
+            stride.learn(&asked, &read);
+            match read {
+                Ok(part) => blocks.extend(part),
+                Err(error) if blocks.is_empty() => return Err(error.into()),
+                // What was read before is of use; the next step meets the error again.
+                Err(_) => break,
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// Where in `first..=to`, or so many of the front as a search spans, an address that is `watched` may be named.
+    pub(in crate::watcher) async fn search(&self, first: u64, to: u64, watched: Watched<'_>) -> Result<Found, TickError>
+    where
+        S: AddressSource,
+    {
+        let to = match self.source.search() {
+            Search::ByRange => to.min(first.saturating_add(SCAN_BLOCKS_MAX - 1)),
+            Search::ByAddress => to,
+        };
+        Ok(self.source.candidates(first..=to, watched).await?)
+    }
+
+    /// What a search `found` from `first` on, tied to what the source calls final.
+    pub(in crate::watcher) async fn scanned(&self, first: u64, found: &Found) -> Result<Scanned, TickError> {
+        match found {
+            Found::Linked(candidates) => {
+                let hanging = hanging(first, candidates.headers.iter());
+                let last = candidates.headers[..hanging].last().map(|header| header.block);
+                let through = self.tie(first, last).await?.number;
+                let hits = candidates.hits.iter().filter(|hit| hit.number <= through).copied().map(Hit::Tied);
+                Ok(Scanned { through, hits: hits.collect(), proof: Proof::Bloom })
+            }
+            Found::Named(Named { through, numbers, proof }) => {
+                let hits = numbers.iter().copied().map(Hit::Named).collect();
+                Ok(Scanned { through: *through, hits, proof: *proof })
+            }
+        }
+    }
+
+    /// The blocks of `hits` in full, up to the first that cannot be read, or until they hold enough for a step.
+    pub(in crate::watcher) async fn full_blocks(&self, hits: &[Hit]) -> Result<Full, TickError> {
+        let (mut tied, mut full) = (Vec::with_capacity(hits.len()), Full::default());
+        for (index, hit) in hits.iter().enumerate() {
+            match self.tied(hit).await {
+                Ok(block) => tied.extend(block),
+                Err(error) if index == 0 => return Err(error),
+                Err(_) => {
+                    full.unread = Some(hit.number());
+                    break;
+                }
+            }
+        }
+        let mut reads =
+            stream::iter(&tied).map(async |hit| (hit.number, self.full_block(hit).await)).buffered(READS_AHEAD_MAX);
+        while let Some((number, read)) = reads.next().await {
+            match read {
+                // Enough is held already; what was asked ahead is asked again.
+                Ok(_) if legs(&full.blocks) >= STEP_LEGS_MAX => full.unread = Some(number),
+                Ok(block) => {
+                    full.blocks.push(block);
+                    continue;
+                }
+                Err(error) if full.blocks.is_empty() => return Err(error),
+                // What was read before is of use; the next step meets the error again.
+                Err(_) => full.unread = Some(number),
+            }
+            break;
+        }
+        Ok(full)
+    }
+
+    async fn full_block(&self, hit: &BlockRef) -> Result<Block, TickError> {
+        let read = self.source.blocks(hit.number..=hit.number, Read::FULL).await?;
+        let block = read.into_iter().next().filter(|block| block.header.block == *hit);
+        block.ok_or_else(|| self.contradiction(format!("final block {hit} is not shown again")))
+    }
+
+    /// The block of a hit, which is final. Nothing links one that only was named with what is known to be final: as many
+    /// endpoints as must agree must call it so and show the same, or the chain must pass over its number.
+    async fn tied(&self, hit: &Hit) -> Result<Option<BlockRef>, TickError> {
+        let number = match *hit {
+            Hit::Tied(block) => return Ok(Some(block)),
+            Hit::Named(number) => number,
+        };
+        if let Some(block) = self.source.final_at(number).await? {
+            return Ok(Some(block));
+        }
+        if self.passed_over(number, number).await.is_ok() {
+            return Ok(None);
+        }
+        let what = "is said to name a watched address, and not enough endpoints call the same block there final";
+        Err(self.contradiction(format!("block {number} {what}")))
+    }
+
+    /// That `last` is what the source calls final at its number: then so is everything below it.
+    async fn tie(&self, first: u64, last: Option<BlockRef>) -> Result<BlockRef, TickError> {
+        let last = last.ok_or_else(|| self.not_shown(first))?;
+        match self.source.final_at(last.number).await? {
+            Some(finalized) if finalized == last => Ok(last),
+            other => {
+                let other = other.map_or("none".to_owned(), |other| other.to_string());
+                Err(self.contradiction(format!("block {last} was read, but what is final at its number is {other}")))
+            }
+        }
+    }
+
+    fn not_shown(&self, first: u64) -> TickError {
+        self.contradiction(format!("final block {first} is not shown"))
+    }
+
+    fn contradiction(&self, what: String) -> TickError {
+        TickError::Contradiction { chain: self.chain(), what }
+    }
+
+    /// Records what the roots of final blocks credit to `wanted` addresses: PENDING in one transaction, CONFIRMED in the
+    /// next.
+    pub(in crate::watcher) async fn credit_final(
+        &self,
+        blocks: &[Block],
+        wanted: &(dyn Fn(&Address) -> bool + Sync),
+        now: Timestamp,
+    ) -> Result<Ticked, TickError> {
+        // Each turn but the last was for addresses that were added meanwhile.
+        let mut blocks = Cow::Borrowed(blocks);
+        let (pending, credited) = loop {
+            self.name_payers(&mut blocks, wanted, now).await?;
+            if let Some(recorded) = self.record_final(&blocks, Lane::Block, wanted, now).await? {
+                break recorded;
+            }
+        };
+        let mut ticked = Ticked { pending, ..Ticked::default() };
+        let cursor = Cursor::load(&mut self.db.read().await?, self.chain()).await?;
+        // Above what was looked at nothing counts as final: what lies below may be taken back, and the watcher confirms it in turn.
+        let is_settled = |block: &Block| cursor.at.is_none() || self.is_looked_at(&cursor, block.header.block.number);
+        for (block, pending) in credited.into_iter().filter(|(block, _)| is_settled(block)) {
+            self.judge(block, OfBlock::final_for_all(block.header.block, pending), now, &mut ticked).await?;
+        }
+        Ok(ticked)
+    }
+
+    /// Names who paid what is about to be recorded, of a block that is restated whoever is paid. For past blocks nobody stands in
+    /// while nobody can be asked: they are read again.
+    async fn name_payers(
+        &self,
+        blocks: &mut Cow<'_, [Block]>,
+        wanted: &(dyn Fn(&Address) -> bool + Sync),
+        now: Timestamp,
+    ) -> Result<(), TickError> {
+        for index in 0..blocks.len() {
+            let replaced_record = is_outweighed(&mut self.db.read().await?, self.chain(), &blocks[index]).await?;
+            let wanted = |leg: &AssetTransfer| self.is_recorded(leg, &|who| replaced_record || wanted(who));
+            if senders::unnamed(&blocks[index], wanted) > 0 {
+                senders::name(&self.source, &mut blocks.to_mut()[index], wanted, now).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many legs of what would be recorded now are not told who paid.
+    fn unnamed(&self, blocks: &[Block], wanted: &(dyn Fn(&Address) -> bool + Sync)) -> usize {
+        blocks.iter().map(|block| senders::unnamed(block, |leg| self.is_recorded(leg, wanted))).sum()
+    }
+
+    fn is_recorded(&self, leg: &AssetTransfer, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
+        wanted(&leg.recipient) && senders::is_recorded(leg, &self.network, &self.watch_list)
+    }
+
+    /// As [`Watcher::credit_final`], of what the traces of final blocks show: CONFIRMED only with a second witness.
+    pub(in crate::watcher) async fn credit_traced(
+        &self,
+        lane: &TraceLane<S>,
+        blocks: &[Block],
+        wanted: &(dyn Fn(&Address) -> bool + Sync),
+        now: Timestamp,
+    ) -> Result<Traced, TickError>
+    where
+        S: AddressSource,
+    {
+        let (pending, credited) = self.record_traced(blocks, wanted, now).await?;
+        let mut traced = Traced { pending, ..Traced::default() };
+        for (block, mut deposits) in credited {
+            let evidence = match lane.reported_evidence(&block.header.block).await? {
+                Ok(evidence) => evidence,
+                Err(why) => {
+                    let tried = Tried { block: Some(block.header.block.hash), is_final: true, at: now };
+                    lane.doubt_all(deposits, &why, tried, &mut traced).await?;
+                    continue;
+                }
+            };
+            // A fuller read may show what the first one hid.
+            let again = std::slice::from_ref(&evidence.traces);
+            let (pending, more) = self.record_traced(again, wanted, now).await?;
+            traced.pending += pending;
+            let more: Vec<Deposit> = more.into_iter().flat_map(|(_, deposits)| deposits).collect();
+            deposits.retain(|deposit| more.iter().all(|more| more.id != deposit.id));
+            deposits.extend(more);
+            lane.judge(&evidence, &deposits, FinalBy::Tie, now, &mut traced).await?;
+        }
+        Ok(traced)
+    }
+
+    /// As [`Watcher::record_final`], of traces, which name who paid.
+    async fn record_traced<'b>(
+        &self,
+        blocks: &'b [Block],
+        wanted: &(dyn Fn(&Address) -> bool + Sync),
+        now: Timestamp,
+    ) -> Result<(u64, Vec<Credited<'b>>), TickError> {
+        loop {
+            if let Some(recorded) = self.record_final(blocks, Lane::Traces, wanted, now).await? {
+                return Ok(recorded);
+            }
+        }
+    }
+
+    /// Records, in one transaction, what roots show of final blocks, or traces, for their lane; how many deposits became
+    /// PENDING by it, and of each block those that are PENDING now. `None` when an address that was added meanwhile asks for
+    /// who paid it.
+    async fn record_final<'b>(
+        &self,
+        blocks: &'b [Block],
+        lane: Lane,
+        wanted: &(dyn Fn(&Address) -> bool + Sync),
+        now: Timestamp,
+    ) -> Result<Option<(u64, Vec<Credited<'b>>)>, TickError> {
+        let chain = self.chain();
+        self.check_not_halted().await?;
+        let mut tx = self.db.begin().await?;
+        let cursor = Cursor::lock(&mut tx, chain).await?;
+        if !self.watch_list.is_current(cursor.watch_seq) {
+            let before = self.unnamed(blocks, wanted);
+            self.watch_list.follow(&mut tx).await?;
+            if self.unnamed(blocks, wanted) > before {
+                return Ok(None);
+            }
+        }
+        // Above the cursor a block is `run`'s to connect, also when a reorg has taken it back there meanwhile.
+        let above = |block: &&Block| cursor.at.is_some_and(|at| block.header.block.number > at.number);
+        if let Some(block) = blocks.iter().find(above) {
+            return Err(self.contradiction(format!("the cursor has gone back below block {}", block.header.block)));
+        }
+        let (mut count, mut credited) = (0, Vec::new());
+        for block in blocks {
+            let is_on_record = self.check_record(&mut tx, &cursor, &block.header.block).await?;
+            let legs = self.wanted_legs(block, wanted);
+            let moves = self.moves(block, wanted);
+            if (moves || !legs.is_empty()) && !is_on_record {
+                // Past blocks are traced here. One on record that is not yet stays so: `run` was asked to trace it.
+                cursors::connect(&mut tx, chain, block, true).await?;
+            }
+            if is_on_record && lane == Lane::Block && is_outweighed(&mut tx, chain, block).await? {
+                count += self.replace_record(&mut tx, block, now).await?;
+            }
+            if is_on_record && lane == Lane::Block && (moves || !legs.is_empty()) {
+                cursors::strengthen(&mut tx, chain, &block.header.block, block.proof).await?;
+            }
+            if lane == Lane::Traces && (is_on_record || moves || !legs.is_empty()) {
+                traces::level(&mut tx, chain, &block.header.block, block.proof).await?;
+            }
+            if moves {
+                movements::record(&mut tx, &self.network, &self.watch_list, block, lane, Whose::WatchedNow).await?;
+            }
+            let mut pending = Vec::new();
+            for leg in &legs {
+                prove_signer(&block.signers, &leg.transfer.tx)?;
+                count += u64::from(leg.record(&mut tx, block, lane, now).await?);
+                let deposit = deposits::by_leg(&mut tx, &leg.hash()).await?;
+                pending.extend(deposit.filter(|deposit| deposit.status == DepositStatus::Pending));
+            }
+            // What was denied before and is shown now is judged anew, also should the lane come to it first.
+            for denied in pending.iter().filter(|_| lane == Lane::Traces) {
+                witnesses::forget_denial(&mut tx, chain, denied.id, &block.header.block.hash).await?;
+            }
+            if !pending.is_empty() {
+                credited.push((block, pending));
+            }
+        }
+        tx.commit().await?;
+        Ok(Some((count, credited)))
+    }
+
+    /// Whether our chain has this final block; an error when it has another in its place, or passes over it and that is still
+    /// to be looked at: who looks takes what is on record for what was connected.
+    async fn check_record(&self, tx: &mut Tx, cursor: &Cursor, block: &BlockRef) -> Result<bool, TickError> {
+        let (chain, noun) = (self.chain(), self.chain().family().number());
+        match cursors::canonical_at(tx, chain, block.number).await? {
+            Some(ours) if ours != block.hash => Err(TickError::OtherOnRecord { chain, finalized: *block, ours }),
+            // Above what was looked at, all that was connected is on record.
+            None if cursor.at.is_some() && !self.is_looked_at(cursor, block.number) => Err(self.contradiction(format!(
+                "block {block} is final, but the chain was connected without a block in that {noun}, and endpoints have not \
+                 agreed yet on which is right"
+            ))),
+            ours => Ok(ours.is_some()),
+        }
+    }
+
+    /// Whether a watched address that is `wanted` is paid or pays in the block.
+    pub(in crate::watcher) fn concerns(&self, block: &Block, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
+        self.moves(block, wanted) || !self.wanted_legs(block, wanted).is_empty()
+    }
+
+    /// Whether a watched address that is `wanted` pays in the block, or gets what is no deposit.
+    fn moves(&self, block: &Block, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
+        self.watch_list.has_any(movements::concerned(block).filter(|address| wanted(address)))
+    }
+
+    /// The legs of a block to watched addresses that are `wanted`.
+    pub(in crate::watcher) fn wanted_legs<'a>(
+        &'a self,
+        block: &'a Block,
+        wanted: &(dyn Fn(&Address) -> bool + Sync),
+    ) -> Vec<WatchedLeg<'a>> {
+        let mut legs = WatchedLeg::among(&block.transfers, &self.network, &self.watch_list);
+        legs.retain(|leg| wanted(leg.recipient()));
+        legs
+    }
+}
+
+/// How many of the front hang together and leave out nothing from `first` on.
+fn hanging<'h>(first: u64, headers: impl Iterator<Item = &'h Header>) -> usize {
+    let mut parent: Option<BlockRef> = None;
+    let hanging = headers.take_while(|header| {
+        let stands = match parent {
+            Some(parent) => header.parent == parent && header.block.number > parent.number,
+            // Block 0 names itself by number as its parent.
+            None => header.block.number >= first && (header.parent.number < first || header.block.number == first),
+        };
+        parent = Some(header.block);
+        stands
+    });
+    hanging.count()
+}

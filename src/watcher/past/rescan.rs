@@ -1,0 +1,319 @@
+//! Reads final blocks that were read already once more, in full and in both lanes, and reports where our record says
+//! otherwise.
+//!
+//! Compared are the block's hash, the numbers that the chain passes over, the deposits that a block's legs to watched
+//! addresses must have made or were seen again by, the deposits that were seen in it, and what left watched addresses and what they paid; of the traces what two endpoints report, where there are
+//! two. Legs from before their address was watched are no difference: nobody has read them yet, and backfill is for
+//! them. With `repair`, what is missing is recorded as a backfill would, and the record of a block that stood on one endpoint's word is
+//! made what two report (`replace_record`); nothing else is taken away.
+
+use std::fmt;
+
+use landfall_chain::{Address, AddressSource, Block, BlockHash, BlockRef, BlockSource, Chain, Lane, Proof, TxId};
+
+use crate::deposit::{Deposit, DepositId, DepositStatus};
+use crate::store::cursors;
+use crate::store::{accounts, deposits};
+use crate::time::Timestamp;
+use crate::watcher::books::movements::{self, Movement, Unmatched};
+use crate::watcher::books::replace_record::is_outweighed;
+use crate::watcher::past::final_range::Past;
+use crate::watcher::past::{Progress, Span, first_read};
+use crate::watcher::window::Stride;
+use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
+
+/// Where chain and record differ.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Difference {
+    /// Our record has another block there.
+    OtherBlock { finalized: BlockRef, ours: BlockHash },
+    /// Our record has a block there, in which these deposits were seen, and the final chain has none.
+    NoBlock { ours: BlockRef, deposits: Vec<(DepositId, DepositStatus)> },
+    /// A leg to a watched address made no deposit.
+    Missing { block: BlockRef, deposit: DepositId, tx: TxId, recipient: Address, proof: Proof },
+    /// A leg to a watched address is final, and its deposit FAILED.
+    Failed { block: BlockRef, deposit: DepositId, recipient: Address, proof: Proof },
+    /// A leg to a watched address is in the block, and its deposit, which was seen elsewhere, was not seen there.
+    Unseen { block: BlockRef, deposit: DepositId, status: DepositStatus, recipient: Address, proof: Proof },
+    /// A deposit was seen in the block, and its leg is not there.
+    NotThere { block: BlockRef, deposit: DepositId, status: DepositStatus, proof: Proof },
+    /// What left a watched address, or a fee that it paid, is not on record, or a fee with another amount.
+    Unbooked { block: BlockRef, movement: Movement, of: Address, tx: TxId, proof: Proof },
+    /// Such a movement is on record, and not in the block.
+    Unmoved { block: BlockRef, movement: Movement, of: Address, tx: TxId, proof: Proof },
+}
+
+/// A rescan under way.
+#[derive(Debug)]
+pub struct Rescan<S> {
+    watcher: Watcher<S>,
+    lane: Option<TraceLane<S>>,
+    repair: bool,
+    /// Both lanes go on together, so that one number reports where to begin again.
+    progress: Progress,
+    roots: Stride,
+    traces: Stride,
+    /// What was found since it was last taken.
+    differences: Vec<Difference>,
+}
+
+impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
+    /// Checks the range: final, and read already.
+    ///
+    /// # Errors
+    /// See [`BackfillError`].
+    pub async fn begin(watcher: Watcher<S>, from: u64, to: u64, repair: bool) -> Result<Self, BackfillError> {
+        let until = watcher.check_range(from, to).await?;
+        if repair {
+            watcher.check_not_halted().await?;
+        }
+        watcher.watch_list.follow(&mut watcher.db.read().await?).await?;
+        let lane = watcher.trace_lane();
+        let traces = watcher.traced_span(first_read(from), until).filter(|_| lane.is_some());
+        let progress = Progress::begun(from, until, traces);
+        let (roots, traces) = (Stride::roots(), Stride::traces());
+        Ok(Rescan { watcher, lane, repair, progress, roots, traces, differences: Vec::new() })
+    }
+
+    /// Reads and compares some blocks of one lane, and mends what can be when asked to.
+    ///
+    /// # Errors
+    /// See [`TickError`].
+    pub async fn step(&mut self, now: Timestamp) -> Result<(), TickError> {
+        let next = self.progress.next;
+        match self.progress.untraced().filter(|span| span.next < next) {
+            Some(span) => self.step_traces(span, span.until.min(next - 1), now).await,
+            None if next <= self.progress.until => self.step_roots(now).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn step_roots(&mut self, now: Timestamp) -> Result<(), TickError> {
+        let Progress { next, until, .. } = self.progress;
+        let Past { blocks, through } = self.watcher.final_blocks(next, until, &mut self.roots).await?;
+        for block in &blocks {
+            let at = block.header.block.number;
+            let mut found = self.passed_over(self.progress.next, at).await?;
+            found.extend(self.compare(block, Lane::Block).await?);
+            let (db, chain) = (&self.watcher.db, self.watcher.chain());
+            // Which of two blocks is the chain's is for the watcher to settle.
+            let is_ours = !found.iter().any(|difference| matches!(difference, Difference::OtherBlock { .. }));
+            let is_restated = self.repair && is_ours && is_outweighed(&mut db.read().await?, chain, block).await?;
+            if let Some(missing) = self.to_mend(&found).or_else(|| is_restated.then(Vec::new)) {
+                let one = std::slice::from_ref(block);
+                let wanted = |address: &Address| missing.contains(address);
+                let ticked = self.watcher.credit_final(one, &wanted, now).await?;
+                self.progress.confirmed += ticked.confirmed;
+            }
+            self.progress.stands_on(block.proof);
+            self.report(found);
+            self.progress.next = at + 1;
+        }
+        let found = self.passed_over(self.progress.next, through + 1).await?;
+        self.report(found);
+        self.progress.next = through + 1;
+        Ok(())
+    }
+
+    async fn step_traces(&mut self, span: Span, until: u64, now: Timestamp) -> Result<(), TickError> {
+        let Past { blocks, through } = self.watcher.final_blocks(span.next, until, &mut self.traces).await?;
+        for block in &blocks {
+            let found = self.compare(block, Lane::Traces).await?;
+            if let (Some(missing), Some(lane)) = (self.to_mend(&found), &self.lane) {
+                let one = std::slice::from_ref(block);
+                let wanted = |address: &Address| missing.contains(address);
+                let traced = self.watcher.credit_traced(lane, one, &wanted, now).await?;
+                self.progress.confirmed += traced.confirmed;
+                self.progress.doubted += traced.doubted;
+            }
+            self.report(found);
+            self.progress.traces = Some(Span { next: block.header.block.number + 1, ..span });
+        }
+        self.progress.traces = Some(Span { next: through + 1, ..span });
+        Ok(())
+    }
+
+    /// Takes in what was found in a block that is then done with: an error in the next one reports nothing twice.
+    fn report(&mut self, found: Vec<Difference>) {
+        self.progress.found += u64::try_from(found.len()).unwrap_or(u64::MAX);
+        self.differences.extend(found);
+    }
+
+    /// For whom something must be recorded, when it is to be.
+    fn to_mend(&self, found: &[Difference]) -> Option<Vec<Address>> {
+        let missing: Vec<Address> = found.iter().filter_map(Difference::whose).collect();
+        (self.repair && !missing.is_empty()).then_some(missing)
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.progress.is_done()
+    }
+
+    pub fn chain(&self) -> Chain {
+        self.watcher.chain()
+    }
+
+    /// What the progress counts.
+    pub fn numbers(&self) -> &'static str {
+        self.watcher.chain().family().numbers()
+    }
+
+    pub fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// The next block that is not compared in both lanes.
+    pub fn next(&self) -> u64 {
+        let Progress { next, .. } = self.progress;
+        self.progress.untraced().map_or(next, |span| span.next.min(next))
+    }
+
+    /// The differences that were found since this was last asked.
+    pub fn take_differences(&mut self) -> Vec<Difference> {
+        std::mem::take(&mut self.differences)
+    }
+
+    /// What our record has at the numbers `from..below`, which the final chain passes over, and what was seen there.
+    async fn passed_over(&self, from: u64, below: u64) -> Result<Vec<Difference>, TickError> {
+        if from >= below {
+            return Ok(Vec::new());
+        }
+        let (chain, mut differences) = (self.watcher.chain(), Vec::new());
+        let mut reader = self.watcher.db.read().await?;
+        for ours in cursors::canonical_in(&mut reader, chain, from, below - 1).await?.into_iter().rev() {
+            let seen = deposits::in_block(&mut reader, chain, &ours.hash, Lane::Block).await?;
+            let deposits = seen.into_iter().map(|deposit| (deposit.id, deposit.status)).collect();
+            differences.push(Difference::NoBlock { ours, deposits });
+        }
+        Ok(differences)
+    }
+
+    async fn compare(&self, block: &Block, lane: Lane) -> Result<Vec<Difference>, TickError> {
+        let (chain, at, proof) = (self.watcher.chain(), block.header.block, block.proof);
+        let mut reader = self.watcher.db.read().await?;
+        let mut differences = Vec::new();
+        match cursors::canonical_at(&mut reader, chain, at.number).await? {
+            Some(ours) if ours != at.hash => {
+                // Told once, by the lane of the roots.
+                let other = Difference::OtherBlock { finalized: at, ours };
+                return Ok(if lane == Lane::Block { vec![other] } else { Vec::new() });
+            }
+            Some(_) | None => {}
+        }
+        // A leg is seen in a block once, by whichever lane was first.
+        let by_roots = deposits::in_block(&mut reader, chain, &at.hash, Lane::Block).await?;
+        let by_traces = deposits::in_block(&mut reader, chain, &at.hash, Lane::Traces).await?;
+        for leg in self.watcher.wanted_legs(block, &|_| true) {
+            let (deposit, recipient) = (leg.hash().deposit_id(), *leg.recipient());
+            match deposits::by_leg(&mut reader, &leg.hash()).await? {
+                Some(Deposit { status: DepositStatus::Failed, .. }) => {
+                    differences.push(Difference::Failed { block: at, deposit, recipient, proof });
+                }
+                Some(_) if by_roots.iter().chain(&by_traces).any(|seen| seen.id == deposit) => {}
+                Some(Deposit { status, .. }) => {
+                    differences.push(Difference::Unseen { block: at, deposit, status, recipient, proof });
+                }
+                None => {
+                    let from = accounts::watched_from(&mut reader, chain, &recipient).await?;
+                    if from.is_some_and(|from| from <= at.number) {
+                        differences.push(Difference::Missing { block: at, deposit, tx: leg.tx(), recipient, proof });
+                    }
+                }
+            }
+        }
+        for deposit in if lane == Lane::Block { by_roots } else { by_traces } {
+            if !self.watcher.has_leg(block, &deposit) {
+                let (deposit, status) = (deposit.id, deposit.status);
+                differences.push(Difference::NotThere { block: at, deposit, status, proof });
+            }
+        }
+        let Watcher { network, watch_list, .. } = &self.watcher;
+        for unmatched in movements::compare(&mut reader, network, watch_list, block, lane).await? {
+            let Unmatched { movement, of, tx, proof, is_on_record } = unmatched;
+            differences.push(match is_on_record {
+                true => Difference::Unmoved { block: at, movement, of, tx, proof },
+                false => Difference::Unbooked { block: at, movement, of, tx, proof },
+            });
+        }
+        Ok(differences)
+    }
+}
+
+impl Difference {
+    /// The block of the final chain that differs; where that has none, ours.
+    pub fn block(&self) -> BlockRef {
+        match self {
+            Difference::OtherBlock { finalized: block, .. }
+            | Difference::NoBlock { ours: block, .. }
+            | Difference::Missing { block, .. }
+            | Difference::Failed { block, .. }
+            | Difference::Unseen { block, .. }
+            | Difference::NotThere { block, .. }
+            | Difference::Unbooked { block, .. }
+            | Difference::Unmoved { block, .. } => *block,
+        }
+    }
+
+    /// Whom something must be recorded for.
+    fn whose(&self) -> Option<Address> {
+        match self {
+            Difference::Missing { recipient, .. }
+            | Difference::Failed { recipient, .. }
+            | Difference::Unseen { recipient, .. } => Some(*recipient),
+            Difference::Unbooked { of, .. } => Some(*of),
+            Difference::OtherBlock { .. }
+            | Difference::NoBlock { .. }
+            | Difference::NotThere { .. }
+            | Difference::Unmoved { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Difference::OtherBlock { finalized, ours } => {
+                write!(f, "block {finalized} is final, but our record has {ours} at its number")
+            }
+            Difference::NoBlock { ours, deposits } => {
+                write!(f, "our record has block {ours}, but the final chain has no block at its number")?;
+                deposits
+                    .iter()
+                    .try_for_each(|(deposit, status)| write!(f, "; deposit {deposit} ({status}) was seen in it"))
+            }
+            Difference::Missing { block, deposit, tx, recipient, proof } => {
+                let by = by(*proof);
+                write!(f, "block {block}: deposit {deposit} to {recipient} in transaction {tx} is not on record{by}")
+            }
+            Difference::Failed { block, deposit, proof, .. } => {
+                let by = by(*proof);
+                write!(f, "block {block}: deposit {deposit} is FAILED, but its transaction is in this final block{by}")
+            }
+            Difference::Unseen { block, deposit, status, proof, .. } => {
+                let by = by(*proof);
+                write!(f, "block {block}: deposit {deposit} ({status}) was not seen in it, but its leg is there{by}")
+            }
+            Difference::Unbooked { block, movement, of, tx, proof } => {
+                let by = by(*proof);
+                write!(f, "block {block}: the {movement} of {of} in transaction {tx} is not on record{by}")
+            }
+            Difference::Unmoved { block, movement, of, tx, proof } => {
+                let by = by(*proof);
+                write!(f, "block {block}: a {movement} of {of} in transaction {tx} is on record, but not there{by}")
+            }
+            Difference::NotThere { block, deposit, status, proof } => {
+                let by = by(*proof);
+                write!(f, "block {block}: deposit {deposit} ({status}) was seen in it, but its leg is not there{by}")
+            }
+        }
+    }
+}
+
+/// Whose word it is, where no root proves it.
+fn by(proof: Proof) -> &'static str {
+    match proof {
+        Proof::Roots | Proof::Bloom => "",
+        Proof::OneEndpoint => " (says one endpoint)",
+        Proof::TwoEndpoints => " (say two endpoints)",
+    }
+}

@@ -1,0 +1,177 @@
+//! Traces again what one endpoint reported alone, when two can report it: a leg that it left out, no deposit and no witness asks for.
+//!
+//! Promises: what was reported while no second endpoint could be asked, or while it lagged behind, is asked of two later on, as long
+//! as the block is on record for finality's sake; where they differ then, what each of them reports is recorded. Where no block
+//! was ever reported by two, nothing is asked twice. It works beside the lane, which waits for none of this, and rarely while it is
+//! in vain.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use landfall_chain::{AddressSource, Block, BlockHash, BlockRef, BlockSource, Proof, Read, ReadProof, with_causes};
+use tracing::{debug, warn};
+
+use crate::store::cursors::Cursor;
+use crate::store::traces::{self, Tried as Sought};
+use crate::time::{Clock, Timestamp};
+use crate::watcher::TickError;
+use crate::watcher::follow::connect::FINAL_BLOCKS_KEPT;
+use crate::watcher::follow::status::reported;
+use crate::watcher::traces::witness::pause_after;
+use crate::watcher::traces::{LISTED, READS_AHEAD_MAX, Reading, TraceLane, Traced, is_disputed, needs_a_person};
+
+/// How many blocks on one endpoint's word are looked at, of the newest.
+const BLOCKS_MAX: u32 = 4_096;
+/// How long a block waits before it is traced again, for a second endpoint may only be late; and how long nothing is tried when
+/// nothing was had, or nothing is due.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// What is known of tracing again.
+#[derive(Debug, Default)]
+pub(in crate::watcher) struct Again {
+    /// When it is tried next.
+    next: Timestamp,
+    /// Whether two reported what was tried last: then several are tried at once, and without a pause.
+    two_report: bool,
+    tried: HashMap<BlockHash, Tried>,
+}
+
+/// What became of a block so far.
+#[derive(Clone, Copy, Debug)]
+struct Tried {
+    /// How often in vain.
+    times: u32,
+    next: Timestamp,
+}
+
+/// What two tell of a block.
+enum SecondTrace {
+    Alike(Box<Block>),
+    Differently,
+}
+
+impl Again {
+    /// Of `alone`, blocks on one endpoint's word, the newest first, those to be tried now: of those that were tried least, from
+    /// both ends, for nodes forget the oldest and so does the record.
+    fn wanted(&mut self, alone: &[BlockRef], now: Timestamp) -> Vec<BlockRef> {
+        let hashes: HashSet<BlockHash> = alone.iter().map(|block| block.hash).collect();
+        self.tried.retain(|hash, _| hashes.contains(hash));
+        let first = Tried { times: 0, next: now.plus(PAUSE) };
+        let tried = alone.iter().map(|block| (*self.tried.entry(block.hash).or_insert(first), block));
+        let due: Vec<(u32, BlockRef)> =
+            tried.filter(|(tried, _)| tried.next <= now).map(|(tried, block)| (tried.times, *block)).collect();
+        let least = due.iter().map(|(times, _)| *times).min();
+        let mut due: VecDeque<BlockRef> =
+            due.into_iter().filter(|(times, _)| Some(*times) == least).map(|(_, block)| block).collect();
+        let at_once = if self.two_report { READS_AHEAD_MAX } else { 1 };
+        (0..at_once).map_while(|nth| if nth % 2 == 0 { due.pop_front() } else { due.pop_back() }).collect()
+    }
+
+    /// It stays one endpoint's word.
+    fn put_off(&mut self, block: &BlockRef, now: Timestamp) {
+        let tried = self.tried.entry(block.hash).or_insert(Tried { times: 0, next: now });
+        *tried = Tried { times: tried.times + 1, next: now.plus(pause_after(tried.times)) };
+    }
+}
+
+impl<S: BlockSource + AddressSource> TraceLane<S> {
+    /// Traces again, beside the lane, until an error that needs a person.
+    pub(in crate::watcher) async fn keep_tracing_again(&self, clock: &Clock) -> TickError {
+        loop {
+            match self.trace_again(clock.now()).await {
+                Err(error) if needs_a_person(&error) => return error,
+                // The lane meets it too, and says so.
+                Err(error) => {
+                    debug!(chain = %self.chain(), "what one endpoint told alone is not traced again for now: {}", with_causes(&error));
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Ok(_) => {
+                    // Who has more at hand goes on at once; the rest is for the clock to say.
+                    let pause = if self.again().two_report { Duration::ZERO } else { self.settings.poll };
+                    tokio::time::sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    /// Traces some of the blocks that are one endpoint's word once more, where two report blocks.
+    ///
+    /// # Errors
+    /// What the store refuses. A trace that cannot be had is tried again later.
+    pub async fn trace_again(&self, now: Timestamp) -> Result<Traced, TickError> {
+        let mut traced = Traced::default();
+        if self.again().next > now {
+            return Ok(traced);
+        }
+        let mut wanted = self.reported_alone(now).await?;
+        if !wanted.is_empty() && self.is_halted().await? {
+            wanted.clear();
+        }
+        let mut reads =
+            stream::iter(wanted).map(async |wanted| (wanted, self.ask_two(&wanted).await)).buffered(READS_AHEAD_MAX);
+        let mut two_report = false;
+        while let Some((wanted, read)) = reads.next().await {
+            let (chain, number) = (self.chain(), wanted.number);
+            match reported(read)? {
+                Ok(Some(SecondTrace::Alike(block))) => {
+                    two_report = true;
+                    if let Err(reason) = reported(self.take_in_again(*block, now, &mut traced).await)? {
+                        debug!(%chain, block = number, "what two tell is not recorded: {reason}");
+                        self.again().put_off(&wanted, now);
+                    }
+                }
+                Ok(Some(SecondTrace::Differently)) => {
+                    two_report = true;
+                    // Nobody may know better any more: the block stays complete, and the legs wait for a witness.
+                    warn!(%chain, block = number, "two endpoints tell different traces of a block that one told alone");
+                    self.hear_each(&wanted, now, &mut Vec::new(), &mut traced).await?;
+                    self.again().put_off(&wanted, now);
+                }
+                read @ (Ok(None) | Err(_)) => {
+                    let reason = read.err().unwrap_or_else(|| "one endpoint tells it".to_owned());
+                    debug!(%chain, block = number, "two do not tell the trace of the block: {reason}");
+                    self.again().put_off(&wanted, now);
+                }
+            }
+        }
+        let mut again = self.again();
+        again.two_report = two_report;
+        if !two_report {
+            again.next = now.plus(PAUSE);
+        }
+        Ok(traced)
+    }
+
+    /// Records what two tell of a block, and judges it.
+    async fn take_in_again(&self, block: Block, now: Timestamp, traced: &mut Traced) -> Result<(), TickError> {
+        if self.record(&block, Reading::Whole, now, traced).await? {
+            let tried = Sought { block: Some(block.header.block.hash), is_final: false, at: now };
+            let doubted = self.keep_witnesses(&self.evidence_of(block, Reading::Whole)?, traced).await?;
+            self.put_off_witness(doubted, tried, traced).await?;
+        }
+        Ok(())
+    }
+
+    /// The blocks to be tried now; none where two have reported none.
+    async fn reported_alone(&self, now: Timestamp) -> Result<Vec<BlockRef>, TickError> {
+        let (chain, mut reader) = (self.chain(), self.db.read().await?);
+        if traces::reported_by(&mut reader, chain, Proof::TwoEndpoints).await?.is_none() {
+            return Ok(Vec::new());
+        }
+        let finalized = Cursor::load(&mut reader, chain).await?.finalized;
+        let from = finalized.map_or(0, |finalized| finalized.number.saturating_sub(FINAL_BLOCKS_KEPT));
+        let mut alone = traces::reported_alone(&mut reader, chain, from, BLOCKS_MAX).await?;
+        alone.retain(|block| self.network.native.is_traced(block.number));
+        Ok(self.again().wanted(&alone, now))
+    }
+
+    /// What two tell of `wanted`; `None` when one does.
+    async fn ask_two(&self, wanted: &BlockRef) -> Result<Option<SecondTrace>, TickError> {
+        match self.read_again(wanted, Read { proof: ReadProof::Full, ..LISTED }).await {
+            Ok(block) => Ok((block.proof == Proof::TwoEndpoints).then(|| SecondTrace::Alike(Box::new(block)))),
+            Err(error) if is_disputed(&error) => Ok(Some(SecondTrace::Differently)),
+            Err(error) => Err(error),
+        }
+    }
+}
