@@ -47,7 +47,7 @@ pub(super) enum Deposit {
         #[arg(long)]
         json: bool,
     },
-    /// Say of each leg of a transaction why it is a credit or none: exit 0 found, 1 unknown, 2 cannot report.
+    /// Say of each leg of a transaction why it is a credit or none: exit 0 found, 1 unknown, 2 cannot tell.
     Explain {
         /// For example BASE_MAINNET; it must be configured.
         chain: Chain,

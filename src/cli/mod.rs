@@ -65,7 +65,7 @@ enum Verb {
     Run(run::Run),
     /// Bring the store's schema to this program's version.
     Migrate,
-    /// Say whether all is well: exit 0 healthy, 1 unhealthy, 2 cannot report.
+    /// Say whether all is well: exit 0 healthy, 1 unhealthy, 2 cannot tell.
     Health(status::Health),
     /// Show where each chain stands.
     Status(status::Show),
@@ -81,7 +81,7 @@ enum Verb {
     /// The receivers of events.
     #[command(subcommand)]
     Webhook(webhook::Webhook),
-    /// The events that clients are reported, and telling them again.
+    /// The events that clients receive, and sending them again.
     #[command(subcommand)]
     Event(event::Event),
     /// The deposits that were found, and why what was not found is none.
