@@ -20,7 +20,7 @@ pub(in crate::watcher) const STEP_LEGS_MAX: usize = 200_000;
 
 /// How one lane is read.
 #[derive(Debug)]
-pub(in crate::watcher) struct Stride {
+pub(in crate::watcher) struct Window {
     pub(in crate::watcher) read: Read,
     /// How many blocks a read asks for now.
     pub(in crate::watcher) width: u64,
@@ -31,17 +31,17 @@ pub(in crate::watcher) struct Stride {
     pub(in crate::watcher) step: u64,
 }
 
-impl Stride {
+impl Window {
     pub(in crate::watcher) fn roots() -> Self {
         let (width, ahead, step) = (READ_BLOCKS_MAX, READS_AHEAD_MAX, TICK_BLOCKS_MAX);
-        Stride { read: Read::FULL, width, width_max: width, ahead, step }
+        Window { read: Read::FULL, width, width_max: width, ahead, step }
     }
 
     /// What an endpoint leaves out of a trace is missed for good: two are asked where there are two.
     pub(in crate::watcher) fn traces() -> Self {
         let read = Read { lane: Lane::Traces, proof: ReadProof::Full, legs: Legs::Creditable };
         let (width, ahead, step) = (TRACED_BLOCKS_MAX, READS_AHEAD_MAX, TRACED_STEP_BLOCKS);
-        Stride { read, width, width_max: width, ahead, step }
+        Window { read, width, width_max: width, ahead, step }
     }
 
     /// Takes in what became of a read of `asked`.
@@ -96,23 +96,23 @@ mod tests {
 
     #[test]
     fn failures_and_short_answers_make_reads_narrower_and_whole_ones_wider() {
-        let mut stride = Stride::roots();
+        let mut window = Window::roots();
         let failed = || Err(SourceError::transient("too much"));
         let widths: Vec<u64> = (0..6)
             .map(|_| {
-                stride.learn(&(1..=20), &failed());
-                stride.width
+                window.learn(&(1..=20), &failed());
+                window.width
             })
             .collect();
         assert_eq!(widths, [10, 5, 2, 1, 1, 1]);
-        stride.learn(&(1..=1), &Ok(vec![block(1)]));
-        assert_eq!(stride.width, 2);
-        stride.learn(&(10..=20), &Ok((10..=16).map(block).collect()));
-        assert_eq!(stride.width, 7, "7 of 11 were shown");
-        stride.learn(&(10..=20), &Ok(Vec::new()));
-        assert_eq!(stride.width, 8, "numbers may be skipped");
-        (0..50).for_each(|_| stride.learn(&(1..=1), &Ok(vec![block(1)])));
-        assert_eq!(stride.width, READ_BLOCKS_MAX);
+        window.learn(&(1..=1), &Ok(vec![block(1)]));
+        assert_eq!(window.width, 2);
+        window.learn(&(10..=20), &Ok((10..=16).map(block).collect()));
+        assert_eq!(window.width, 7, "7 of 11 were shown");
+        window.learn(&(10..=20), &Ok(Vec::new()));
+        assert_eq!(window.width, 8, "numbers may be skipped");
+        (0..50).for_each(|_| window.learn(&(1..=1), &Ok(vec![block(1)])));
+        assert_eq!(window.width, READ_BLOCKS_MAX);
         let fee = Fee {
             tx: TxRef { id: TxId::Evm([0; 32]), life: TxLife::Block },
             payer: Address::Evm([0; 20]),
@@ -120,8 +120,8 @@ mod tests {
             proved: true,
         };
         let heavy = Block { fees: vec![fee; READ_LEGS_MAX + 1], ..block(1) };
-        stride.learn(&(1..=1), &Ok(vec![heavy]));
-        assert_eq!(stride.width, READ_BLOCKS_MAX / 2, "very much is in them");
+        window.learn(&(1..=1), &Ok(vec![heavy]));
+        assert_eq!(window.width, READ_BLOCKS_MAX / 2, "very much is in them");
     }
 
     #[test]

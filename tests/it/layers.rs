@@ -363,11 +363,11 @@ fn word(code: &str, start: usize) -> &str {
     &rest[..rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())]
 }
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn all_sources() -> Vec<(PathBuf, String)> {
+pub(crate) fn all_sources() -> Vec<(PathBuf, String)> {
     let all: Vec<_> = ["src", "chains", "tests"].into_iter().flat_map(sources).collect();
     assert!(all.len() > 50, "the sources were not found");
     all

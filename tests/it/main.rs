@@ -47,6 +47,7 @@ mod finality;
 mod follower;
 mod forgetful;
 mod forms;
+mod glossary;
 mod histories;
 mod identities;
 mod identity_events;

@@ -19,7 +19,7 @@ use crate::watcher::settle::evidence::shows;
 use crate::watcher::{TickError, Watcher};
 
 /// Whether two report `block`, and our record of it stands on one endpoint's word.
-pub(in crate::watcher) async fn is_outweighed(
+pub(in crate::watcher) async fn is_weaker(
     connection: &mut impl Connection,
     chain: Chain,
     block: &Block,

@@ -20,7 +20,7 @@ use crate::store::{Db, StoreError};
 use crate::time::Timestamp;
 use crate::watcher::books::leg::{WatchedLeg, prove_signer};
 use crate::watcher::books::movements::{self, Whose};
-use crate::watcher::books::replace_record::{is_outweighed, take_out};
+use crate::watcher::books::replace_record::{is_weaker, take_out};
 use crate::watcher::books::senders::{self, Senders};
 use crate::watcher::books::watch_list::WatchList;
 use crate::watcher::follow::native_setting::require_setting;
@@ -206,7 +206,7 @@ impl<S: BlockSource> Books<'_, S> {
         }
         let (mut last, mut pending) = (*at, 0);
         for block in blocks {
-            if is_outweighed(&mut tx, chain, block).await? {
+            if is_weaker(&mut tx, chain, block).await? {
                 take_out(&mut tx, network, block).await?;
             }
             cursors::connect(&mut tx, chain, block, !network.native.is_traced(block.header.block.number)).await?;

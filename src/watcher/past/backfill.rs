@@ -22,7 +22,7 @@ use crate::store::{Connection, accounts, deposits};
 use crate::time::Timestamp;
 use crate::watcher::past::final_range::{Full, Hit, Past};
 use crate::watcher::past::{Progress, Span, first_read};
-use crate::watcher::window::Stride;
+use crate::watcher::window::Window;
 use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
 
 /// How many blocks that a search named one step reads.
@@ -67,7 +67,7 @@ pub struct Backfill<S> {
     /// The last block that is known to be final and read by `run`; what lies above is waited for.
     reach: u64,
     has_end: bool,
-    roots: Stride,
+    roots: Window,
     traces: Option<Traces<S>>,
     /// What a search from `Progress::next` on found, while nobody could say whether its end is final: searching that anew may
     /// be some hundred requests.
@@ -81,7 +81,7 @@ pub struct Backfill<S> {
 #[derive(Debug)]
 struct Traces<S> {
     lane: TraceLane<S>,
-    stride: Stride,
+    window: Window,
     /// Of `Progress::found`, those that a trace showed.
     found: u64,
 }
@@ -128,9 +128,9 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         let basis = basis(&watcher, if only.is_empty() { seq } else { 0 });
         let span = watcher.traced_span(first_read(job.from), until);
         let lane = watcher.trace_lane().filter(|_| span.is_some());
-        let traces = lane.map(|lane| Traces { lane, stride: Stride::traces(), found: 0 });
+        let traces = lane.map(|lane| Traces { lane, window: Window::traces(), found: 0 });
         let progress = Progress::begun(job.from, until, span);
-        let (mut roots, ahead) = (Stride::roots(), VecDeque::new());
+        let (mut roots, ahead) = (Window::roots(), VecDeque::new());
         roots.read.proof = job.proof;
         let mut backfill = Backfill {
             watcher,
@@ -256,7 +256,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
 
     async fn step_traces(&mut self, span: Span, now: Timestamp) -> Result<(), TickError> {
         let Some(traces) = &mut self.traces else { return Ok(()) };
-        let Past { blocks, through } = self.watcher.final_blocks(span.next, span.until, &mut traces.stride).await?;
+        let Past { blocks, through } = self.watcher.final_blocks(span.next, span.until, &mut traces.window).await?;
         let found = if self.job.dry_run {
             self.would_record(&blocks).await?
         } else {

@@ -23,12 +23,12 @@ use crate::store::{deposits, traces, witnesses};
 use crate::time::Timestamp;
 use crate::watcher::books::leg::{WatchedLeg, prove_signer};
 use crate::watcher::books::movements::{self, Whose};
-use crate::watcher::books::replace_record::is_outweighed;
+use crate::watcher::books::replace_record::is_weaker;
 use crate::watcher::books::senders;
 use crate::watcher::follow::connect::{READS_AHEAD_MAX, TICK_BLOCKS_MAX, ranges};
 use crate::watcher::settle::OfBlock;
 use crate::watcher::traces::witness::FinalBy;
-use crate::watcher::window::{STEP_LEGS_MAX, Stride, legs};
+use crate::watcher::window::{STEP_LEGS_MAX, Window, legs};
 use crate::watcher::{TickError, Ticked, TraceLane, Traced, Watcher};
 
 /// How many blocks one search by logs spans.
@@ -85,20 +85,20 @@ impl Hit {
 }
 
 impl<S: BlockSource> Watcher<S> {
-    /// Blocks `first..=to` as `stride` reads them, or so many of the front as a step takes: at least one, or the proof
+    /// Blocks `first..=to` as `window` reads them, or so many of the front as a step takes: at least one, or the proof
     /// that there is none.
     pub(in crate::watcher) async fn final_blocks(
         &self,
         first: u64,
         to: u64,
-        stride: &mut Stride,
+        window: &mut Window,
     ) -> Result<Past, TickError> {
         let (mut blocks, mut looked) = (Vec::new(), first - 1);
         // Where every number of a step was skipped, the next block that there is reports so by its parent.
         for _ in 0..EMPTY_STEPS_MAX {
             let from = looked + 1;
-            looked = to.min(looked.saturating_add(stride.step));
-            blocks = self.read_ahead(from..=looked, stride).await?;
+            looked = to.min(looked.saturating_add(window.step));
+            blocks = self.read_ahead(from..=looked, window).await?;
             if !blocks.is_empty() || looked == to {
                 break;
             }
@@ -154,16 +154,16 @@ impl<S: BlockSource> Watcher<S> {
     }
 
     /// What the source shows of `range`, up to the first failure.
-    async fn read_ahead(&self, range: RangeInclusive<u64>, stride: &mut Stride) -> Result<Vec<Block>, TickError> {
-        let read = stride.read;
-        let mut reads = stream::iter(ranges(range.start().saturating_sub(1), *range.end(), stride.width))
+    async fn read_ahead(&self, range: RangeInclusive<u64>, window: &mut Window) -> Result<Vec<Block>, TickError> {
+        let read = window.read;
+        let mut reads = stream::iter(ranges(range.start().saturating_sub(1), *range.end(), window.width))
             .map(async |asked| (asked.clone(), self.source.blocks(asked, read).await))
-            .buffered(stride.ahead);
+            .buffered(window.ahead);
         let mut blocks: Vec<Block> = Vec::new();
         while legs(&blocks) < STEP_LEGS_MAX
             && let Some((asked, read)) = reads.next().await
         {
-            stride.learn(&asked, &read);
+            window.learn(&asked, &read);
             match read {
                 Ok(part) => blocks.extend(part),
                 Err(error) if blocks.is_empty() => return Err(error.into()),
@@ -313,7 +313,7 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
     ) -> Result<(), TickError> {
         for index in 0..blocks.len() {
-            let replaced_record = is_outweighed(&mut self.db.read().await?, self.chain(), &blocks[index]).await?;
+            let replaced_record = is_weaker(&mut self.db.read().await?, self.chain(), &blocks[index]).await?;
             let wanted = |leg: &AssetTransfer| self.is_recorded(leg, &|who| replaced_record || wanted(who));
             if senders::unnamed(&blocks[index], wanted) > 0 {
                 senders::name(&self.source, &mut blocks.to_mut()[index], wanted, now).await?;
@@ -414,7 +414,7 @@ impl<S: BlockSource> Watcher<S> {
                 // Past blocks are traced here. One on record that is not yet stays so: `run` was asked to trace it.
                 cursors::connect(&mut tx, chain, block, true).await?;
             }
-            if is_on_record && lane == Lane::Block && is_outweighed(&mut tx, chain, block).await? {
+            if is_on_record && lane == Lane::Block && is_weaker(&mut tx, chain, block).await? {
                 count += self.replace_record(&mut tx, block, now).await?;
             }
             if is_on_record && lane == Lane::Block && (moves || !legs.is_empty()) {

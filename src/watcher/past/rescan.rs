@@ -16,10 +16,10 @@ use crate::store::cursors;
 use crate::store::{accounts, deposits};
 use crate::time::Timestamp;
 use crate::watcher::books::movements::{self, Movement, Unmatched};
-use crate::watcher::books::replace_record::is_outweighed;
+use crate::watcher::books::replace_record::is_weaker;
 use crate::watcher::past::final_range::Past;
 use crate::watcher::past::{Progress, Span, first_read};
-use crate::watcher::window::Stride;
+use crate::watcher::window::Window;
 use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
 
 /// Where chain and record differ.
@@ -51,8 +51,8 @@ pub struct Rescan<S> {
     repair: bool,
     /// Both lanes go on together, so that one number reports where to begin again.
     progress: Progress,
-    roots: Stride,
-    traces: Stride,
+    roots: Window,
+    traces: Window,
     /// What was found since it was last taken.
     differences: Vec<Difference>,
 }
@@ -71,7 +71,7 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
         let lane = watcher.trace_lane();
         let traces = watcher.traced_span(first_read(from), until).filter(|_| lane.is_some());
         let progress = Progress::begun(from, until, traces);
-        let (roots, traces) = (Stride::roots(), Stride::traces());
+        let (roots, traces) = (Window::roots(), Window::traces());
         Ok(Rescan { watcher, lane, repair, progress, roots, traces, differences: Vec::new() })
     }
 
@@ -98,7 +98,7 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
             let (db, chain) = (&self.watcher.db, self.watcher.chain());
             // Which of two blocks is the chain's is for the watcher to settle.
             let is_ours = !found.iter().any(|difference| matches!(difference, Difference::OtherBlock { .. }));
-            let is_restated = self.repair && is_ours && is_outweighed(&mut db.read().await?, chain, block).await?;
+            let is_restated = self.repair && is_ours && is_weaker(&mut db.read().await?, chain, block).await?;
             if let Some(missing) = self.to_mend(&found).or_else(|| is_restated.then(Vec::new)) {
                 let one = std::slice::from_ref(block);
                 let wanted = |address: &Address| missing.contains(address);

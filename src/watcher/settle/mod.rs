@@ -30,7 +30,7 @@ use crate::store::{Reader, Tx, asset_facts, audit};
 use crate::time::Timestamp;
 use crate::watcher::balances::short;
 use crate::watcher::books::leg::{announce, leg_of, paid_by, prove_signer};
-use crate::watcher::books::replace_record::is_outweighed;
+use crate::watcher::books::replace_record::is_weaker;
 use crate::watcher::books::senders::{self, Senders};
 use crate::watcher::settle::by_witness::{WitnessVerdict, by_witness};
 use crate::watcher::settle::early::{Due, Grant};
@@ -208,8 +208,8 @@ impl<S: BlockSource> Watcher<S> {
         else {
             return Ok(None);
         };
-        let is_outweighed = is_outweighed(&mut self.db.read().await?, self.chain(), reported).await?;
-        Ok((!is_outweighed).then(|| reported.clone()))
+        let is_weaker = is_weaker(&mut self.db.read().await?, self.chain(), reported).await?;
+        Ok((!is_weaker).then(|| reported.clone()))
     }
 
     /// Makes our record what two report in `evidence`, a whole block, where it stood on one endpoint's word, in a transaction of its
@@ -225,7 +225,7 @@ impl<S: BlockSource> Watcher<S> {
         ticked: &mut Ticked,
     ) -> Result<Result<(), TickError>, TickError> {
         let Watcher { source, network, watch_list, .. } = self;
-        if !is_outweighed(&mut self.db.read().await?, self.chain(), evidence).await? {
+        if !is_weaker(&mut self.db.read().await?, self.chain(), evidence).await? {
             return Ok(Ok(()));
         }
         let wanted = |leg: &AssetTransfer| senders::is_recorded(leg, network, watch_list);
@@ -294,7 +294,7 @@ impl<S: BlockSource> Watcher<S> {
             return Ok(());
         }
         // Another process connected it on less meanwhile: it is restated first.
-        if is_outweighed(&mut tx, self.chain(), evidence).await? {
+        if is_weaker(&mut tx, self.chain(), evidence).await? {
             return Ok(());
         }
         // A deposit stands on what its block was last read with.

@@ -425,7 +425,7 @@ async fn an_accepted_reorg_that_finds_nothing_takes_nothing_back() {
 }
 
 #[tokio::test]
-async fn what_was_looked_at_in_one_long_stride_is_forgotten_to_its_beginning() {
+async fn what_was_looked_at_in_one_long_window_is_forgotten_to_its_beginning() {
     let mut follower = scene(2, NONE).await;
     for slot in (LATEST + 1..LATEST + 6_500).step_by(10) {
         follower.ledger.produce(slot, Vec::new());
