@@ -8,11 +8,13 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
 /// How many networks one webhook may be allowed.
 const NETWORKS_MAX: usize = 16;
 
 /// Not of the internet: IANA's IPv4 Special-Purpose Address Registry, multicast, and what clouds keep to themselves.
-const NOT_PUBLIC_V4: [Cidr; 16] = [
+const NOT_PUBLIC_V4: [Ipv4Net; 16] = [
     v4([0, 0, 0, 0], 8),
     v4([10, 0, 0, 0], 8),
     v4([100, 64, 0, 0], 10),
@@ -32,17 +34,14 @@ const NOT_PUBLIC_V4: [Cidr; 16] = [
     v4([240, 0, 0, 0], 4),
 ];
 /// What is routed of IPv6 (RFC 4291, 2.4).
-const ROUTED_V6: Cidr = v6([0x2000, 0], 3);
+const ROUTED_V6: Ipv6Net = v6([0x2000, 0], 3);
 /// Of that, not of the internet: Teredo, ORCHID and benchmarks; documentation, twice; 6to4, which hides an IPv4 address.
-const NOT_PUBLIC_V6: [Cidr; 4] =
+const NOT_PUBLIC_V6: [Ipv6Net; 4] =
     [v6([0x2001, 0], 23), v6([0x2001, 0x0db8], 32), v6([0x2002, 0], 16), v6([0x3fff, 0], 20)];
 
-/// A network: an address and how many of its leading bits count.
+/// A network as it is written: no bits behind its prefix are set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Cidr {
-    address: IpAddr,
-    prefix: u8,
-}
+pub struct Cidr(IpNet);
 
 /// Networks inside, which an operator lets one webhook reach. Without any it reaches the internet only.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -60,16 +59,7 @@ pub enum CidrError {
 
 impl Cidr {
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, plain(address)) {
-            (IpAddr::V4(network), IpAddr::V4(address)) => {
-                leading(u32::from(network).into(), self.prefix, 32)
-                    == leading(u32::from(address).into(), self.prefix, 32)
-            }
-            (IpAddr::V6(network), IpAddr::V6(address)) => {
-                leading(network.into(), self.prefix, 128) == leading(address.into(), self.prefix, 128)
-            }
-            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
-        }
+        self.0.contains(&plain(address))
     }
 }
 
@@ -98,18 +88,12 @@ impl FromStr for Cidr {
     type Err = CidrError;
 
     fn from_str(text: &str) -> Result<Self, CidrError> {
-        let malformed = || CidrError::Malformed(text.to_owned());
-        let (address, prefix) = text.split_once('/').ok_or_else(malformed)?;
-        let address: IpAddr = address.parse().map_err(|_| malformed())?;
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        let digits = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
-        let prefix: u8 = prefix.parse().ok().filter(|prefix| digits && *prefix <= bits).ok_or_else(malformed)?;
-        let network = Cidr { address: masked(address, prefix), prefix };
-        if network.address == address {
-            Ok(network)
-        } else {
-            Err(CidrError::HostBits { given: text.to_owned(), network })
-        }
+        // 010 is ten to `ipnet`, and eight to others: the standard library takes neither.
+        let is_plain = text.split_once('/').is_some_and(|(address, _)| address.parse::<IpAddr>().is_ok());
+        let written = text.parse().ok().filter(|_| is_plain);
+        let written: IpNet = written.ok_or_else(|| CidrError::Malformed(text.to_owned()))?;
+        let network = Cidr(written.trunc());
+        if network.0 == written { Ok(network) } else { Err(CidrError::HostBits { given: text.to_owned(), network }) }
     }
 }
 
@@ -125,7 +109,7 @@ impl FromStr for AllowedNetworks {
 
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
+        self.0.fmt(f)
     }
 }
 
@@ -139,9 +123,9 @@ impl fmt::Display for AllowedNetworks {
 /// Whether everybody on the internet may reach `address`, so that reaching it reports and changes nothing inside.
 pub fn is_public(address: IpAddr) -> bool {
     match plain(address) {
-        address @ IpAddr::V4(_) => !NOT_PUBLIC_V4.iter().any(|network| network.contains(address)),
-        address @ IpAddr::V6(_) => {
-            ROUTED_V6.contains(address) && !NOT_PUBLIC_V6.iter().any(|network| network.contains(address))
+        IpAddr::V4(address) => !NOT_PUBLIC_V4.iter().any(|network| network.contains(&address)),
+        IpAddr::V6(address) => {
+            ROUTED_V6.contains(&address) && !NOT_PUBLIC_V6.iter().any(|network| network.contains(&address))
         }
     }
 }
@@ -154,30 +138,12 @@ fn plain(address: IpAddr) -> IpAddr {
     }
 }
 
-fn masked(address: IpAddr, prefix: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(v4) => {
-            let bits = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-            IpAddr::V4((u32::from(v4) & bits).into())
-        }
-        IpAddr::V6(v6) => {
-            let bits = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-            IpAddr::V6((u128::from(v6) & bits).into())
-        }
-    }
+const fn v4([a, b, c, d]: [u8; 4], prefix: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix)
 }
 
-/// The first `prefix` of `width` bits.
-fn leading(address: u128, prefix: u8, width: u32) -> u128 {
-    address.checked_shr(width - u32::from(prefix)).unwrap_or(0)
-}
-
-const fn v4([a, b, c, d]: [u8; 4], prefix: u8) -> Cidr {
-    Cidr { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), prefix }
-}
-
-const fn v6([first, second]: [u16; 2], prefix: u8) -> Cidr {
-    Cidr { address: IpAddr::V6(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0)), prefix }
+const fn v6([first, second]: [u16; 2], prefix: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0), prefix)
 }
 
 #[cfg(test)]
@@ -245,8 +211,17 @@ mod tests {
         let networks: AllowedNetworks = "fd00::/8,127.0.0.1/32,10.0.0.0/8,10.0.0.0/8".parse().unwrap();
         assert_eq!(networks.to_string(), text);
         assert_eq!("".parse(), Ok(AllowedNetworks::default()));
-        let malformed =
-            ["10.0.0.0", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/+8", "10/8", "fd00::/129", "a/8", "10.0.0.0/"];
+        let malformed = [
+            "10.0.0.0",
+            "10.0.0.0/33",
+            "10.0.0.0/-1",
+            "10.0.0.0/+8",
+            "10/8",
+            "fd00::/129",
+            "a/8",
+            "10.0.0.0/",
+            "010.0.0.0/8",
+        ];
         for text in malformed {
             assert_eq!(text.parse::<Cidr>(), Err(CidrError::Malformed(text.to_owned())));
         }
