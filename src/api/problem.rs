@@ -21,6 +21,8 @@ use crate::store::StoreError;
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// When to come back after a shed request.
 const OVERLOADED_RETRY_SECS: u64 = 1;
+/// When to come back while the database is away.
+const AWAY_RETRY_SECS: u64 = 5;
 /// When to come back for balances that were not read yet.
 const BALANCE_RETRY_SECS: u64 = 2;
 
@@ -195,7 +197,7 @@ impl Code {
                 "Internal failure; try again later, signed anew where it was signed: its nonce may be used."
             }
             Code::Overloaded => {
-                "Too much at once; nothing was done, send it again after `Retry-After` seconds, signed anew where it was signed: its nonce may be used."
+                "Too much at once, or the database cannot be reached; nothing was done, send it again after `Retry-After` seconds, signed anew where it was signed: its nonce may be used."
             }
             Code::Timeout => "It took too long; whether it was done is not known, so ask before sending it again.",
             Code::BalanceUnknown => {
@@ -276,6 +278,14 @@ impl Problem {
         Problem::new(Code::BalanceUnknown, format!("{unknown} until an operator {}", remedies.join(", and ")))
     }
 
+    /// For what the store cannot be asked while its server is down or starts.
+    fn away(cause: &StoreError) -> Self {
+        let why = cause as &dyn std::error::Error;
+        warn!(error = why, "a request was answered with 503, the database being out of reach: {cause}");
+        let detail = "the database cannot be reached; nothing was done, send it again later".to_owned();
+        Problem { retry_after_secs: Some(AWAY_RETRY_SECS), ..Problem::new(Code::Overloaded, detail) }
+    }
+
     pub(super) fn timeout() -> Self {
         Problem::new(Code::Timeout, "it took too long; whether it was done is not known".to_owned())
     }
@@ -315,6 +325,9 @@ impl Problem {
 
     /// Logs the cause, which the client is not reported.
     pub(super) fn internal(cause: StoreError) -> Self {
+        if cause.is_away() {
+            return Problem::away(&cause);
+        }
         if cause.is_crowded_out() {
             warn!("a request was answered with 503, having waited for a connection to the store: {cause}");
             return Problem::overloaded();

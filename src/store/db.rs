@@ -16,12 +16,13 @@ use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, Connection as _, Database, PgPool, Postgres, SqlSafeStr, Sqlite, SqlitePool, Transaction};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 use url::Url;
 
 use crate::secrets::is_doubtful;
-use crate::store::error::hidden;
+use crate::store::error::{COMMIT, hidden};
 use crate::store::sql::{Connection, Engine, fetch_optional, statements};
 use crate::store::{OpenError, StoreError};
 
@@ -31,6 +32,8 @@ const POSTGRES_CONNECTIONS_MAX: u32 = 12;
 const STATEMENTS_KEPT: usize = 512;
 /// How long a connection is waited for, and SQLite's write lock.
 const WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long it is waited for whether a server's port can be reached at all, when no connection was had in time.
+const REACH_MAX: Duration = Duration::from_secs(1);
 /// What a URL says of encryption by.
 const SAYS_SSL_MODE: [&str; 2] = ["sslmode", "ssl-mode"];
 /// What else of a URL's parameters the driver reads (sqlx-postgres 0.9, options/parse.rs), beside `options[NAME]`.
@@ -294,10 +297,10 @@ impl Db {
     pub async fn read(&self) -> Result<Reader, StoreError> {
         let _place = place(self.share.as_ref().map(|share| &share.readers)).await?;
         let connection = match &self.pools {
-            Pools::Postgres(pool) => {
-                let connection = pool.acquire().await.map(ReadConnection::Postgres);
-                connection.map_err(|error| without_user(pool, error))
-            }
+            Pools::Postgres(pool) => match pool.acquire().await {
+                Ok(connection) => Ok(ReadConnection::Postgres(connection)),
+                Err(error) => Err(unconnected(pool, error).await),
+            },
             Pools::Sqlite { read, .. } => read.acquire().await.map(ReadConnection::Sqlite),
         };
         let connection = connection.map_err(|error| StoreError::of("connect", error))?;
@@ -311,10 +314,10 @@ impl Db {
     pub async fn begin(&self) -> Result<Tx, StoreError> {
         let _place = place(self.share.as_ref().map(|share| &share.writers)).await?;
         let transaction = match &self.pools {
-            Pools::Postgres(pool) => {
-                let transaction = pool.begin().await.map(OpenTransaction::Postgres);
-                transaction.map_err(|error| without_user(pool, error))
-            }
+            Pools::Postgres(pool) => match pool.begin().await {
+                Ok(transaction) => Ok(OpenTransaction::Postgres(transaction)),
+                Err(error) => Err(unconnected(pool, error).await),
+            },
             Pools::Sqlite { write, .. } => write.begin_with("BEGIN IMMEDIATE").await.map(OpenTransaction::Sqlite),
         };
         let transaction = transaction.map_err(|error| StoreError::of("begin", error))?;
@@ -370,7 +373,7 @@ impl Tx {
             OpenTransaction::Postgres(tx) => tx.commit().await,
             OpenTransaction::Sqlite(tx) => tx.commit().await,
         };
-        committed.map_err(|error| StoreError::of("commit", error))
+        committed.map_err(|error| StoreError::of(COMMIT, error))
     }
 }
 
@@ -435,7 +438,7 @@ async fn open_sqlite(path: &Path) -> Result<Db, OpenError> {
         .foreign_keys(true)
         .statement_cache_capacity(STATEMENTS_KEPT)
         .busy_timeout(WAIT_MAX);
-    let open = |error| OpenError::Connect { url: StoreUrl::Sqlite(path.to_owned()), error };
+    let open = |error: sqlx::Error| OpenError::Connect { url: StoreUrl::Sqlite(path.to_owned()), error: error.into() };
     let write = sqlite_pool(1).connect_with(options.clone()).await.map_err(open)?;
     let read = sqlite_pool(READERS_MAX).connect_with(options.read_only(true)).await.map_err(open)?;
     Ok(Pools::Sqlite { read, write }.into())
@@ -475,6 +478,32 @@ fn without_user(pool: &PgPool, error: sqlx::Error) -> sqlx::Error {
     hidden(error, vec![pool.connect_options().get_username().to_owned()])
 }
 
+/// Why no connection was had. The driver waits for a server whose port is refused, and then says only that it took too long.
+async fn unconnected(pool: &PgPool, error: sqlx::Error) -> sqlx::Error {
+    without_user(pool, refused(&pool.connect_options(), error).await)
+}
+
+/// The same, with what keeps the server from being reached where that is why it took too long.
+async fn refused(options: &PgConnectOptions, error: sqlx::Error) -> sqlx::Error {
+    if !matches!(error, sqlx::Error::PoolTimedOut) {
+        return error;
+    }
+    match tokio::time::timeout(REACH_MAX, reach(options)).await {
+        Ok(Err(why)) => sqlx::Error::Io(why),
+        // It is there: others have all the connections that there may be.
+        Ok(Ok(())) | Err(_) => error,
+    }
+}
+
+async fn reach(options: &PgConnectOptions) -> std::io::Result<()> {
+    let (host, port) = (options.get_host(), options.get_port());
+    let folder = options.get_socket().map(PathBuf::as_path).or_else(|| host.starts_with('/').then(|| Path::new(host)));
+    match folder {
+        Some(folder) => UnixStream::connect(folder.join(format!(".s.PGSQL.{port}"))).await.map(drop),
+        None => TcpStream::connect((host, port)).await.map(drop),
+    }
+}
+
 async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
     let (written, options) = read(text).ok_or(OpenError::Unclear)?;
     let values = values(&written, &options);
@@ -488,9 +517,11 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
         // one took a thousand times what running it takes, at each execution.
         ("jit", "off"),
     ]);
-    let connect = |error| OpenError::Connect { url: url.clone(), error: hidden(error, values.clone()) };
-    let pool = postgres_pool(POSTGRES_CONNECTIONS_MAX);
-    let pool = pool.connect_with(options).await.map_err(connect)?;
+    let connect = |error| OpenError::Connect { url: url.clone(), error: hidden(error, values.clone()).into() };
+    let pool = match postgres_pool(POSTGRES_CONNECTIONS_MAX).connect_with(options.clone()).await {
+        Ok(pool) => pool,
+        Err(error) => return Err(connect(refused(&options, error).await)),
+    };
     let encoding: String = sqlx::query_scalar("SHOW server_encoding").fetch_one(&pool).await.map_err(connect)?;
     match encoding.as_str() {
         // The latter, of a cluster that was made without a locale, keeps all bytes as they come.

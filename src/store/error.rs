@@ -1,9 +1,13 @@
 //! How the store fails, and whether trying again can help: decided here, once.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::secrets::{WRITTEN, without};
 use crate::store::StoreUrl;
+
+/// What a failed commit is named by.
+pub(super) const COMMIT: &str = "commit";
 
 /// A statement that failed, or rows that contradict what must hold.
 #[derive(Debug, thiserror::Error)]
@@ -13,13 +17,13 @@ pub enum StoreError {
     Unavailable {
         statement: &'static str,
         #[source]
-        error: sqlx::Error,
+        error: SqlError,
     },
     #[error("statement {statement} failed")]
     Failed {
         statement: &'static str,
         #[source]
-        error: sqlx::Error,
+        error: SqlError,
     },
     /// Somebody else moved the cursor or changed the watch list since it was read.
     #[error("the cursor of {chain} has moved or its watch list has changed")]
@@ -29,6 +33,10 @@ pub enum StoreError {
     #[error("stored {what} cannot be read: {reason}")]
     Inconsistent { what: &'static str, reason: String },
 }
+
+/// What the engine says, without the line of PostgreSQL's own source, which tells an operator nothing.
+#[derive(Debug)]
+pub struct SqlError(sqlx::Error);
 
 /// Why the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -47,16 +55,17 @@ pub enum OpenError {
     #[error("there is no store at {} yet: `landfall run` or `landfall migrate` makes it", path.display())]
     Missing { path: PathBuf },
     #[error("cannot connect to {url}: {error}")]
-    Connect { url: StoreUrl, error: sqlx::Error },
+    Connect { url: StoreUrl, error: SqlError },
     #[error(
         "{url} keeps text as {encoding}, which has no place for all that others send: make the database anew with \
          CREATE DATABASE .. ENCODING 'UTF8' TEMPLATE template0"
     )]
     Encoding { url: StoreUrl, encoding: String },
-    #[error("cannot migrate the store: {0}")]
+    #[error("cannot migrate the store: {}", without_line(&.0.to_string()))]
     Migrate(Box<sqlx::migrate::MigrateError>),
-    #[error("the store's schema is version {}, this program needs version {expected}: {}",
-        found.map_or("none".to_owned(), |found| found.to_string()),
+    #[error("{}: {}",
+        found.map_or("the store has no tables yet".to_owned(),
+            |found| format!("the store's schema is version {found}, this program needs version {expected}")),
         if found.is_some_and(|found| found > *expected) { "a newer program has migrated it; run that one" }
         else { "run `landfall migrate`" })]
     Schema { expected: i64, found: Option<i64> },
@@ -67,9 +76,9 @@ pub enum OpenError {
 impl StoreError {
     pub(super) fn of(statement: &'static str, error: sqlx::Error) -> Self {
         if may_pass(&error) {
-            StoreError::Unavailable { statement, error }
+            StoreError::Unavailable { statement, error: SqlError(error) }
         } else {
-            StoreError::Failed { statement, error }
+            StoreError::Failed { statement, error: SqlError(error) }
         }
     }
 
@@ -79,12 +88,28 @@ impl StoreError {
 
     /// Whether no connection could be had in time: nothing was begun.
     pub fn is_crowded_out(&self) -> bool {
-        matches!(self, StoreError::Unavailable { error: sqlx::Error::PoolTimedOut, .. })
+        matches!(self, StoreError::Unavailable { error: SqlError(sqlx::Error::PoolTimedOut), .. })
+    }
+
+    /// Whether the database could not be reached, and nothing was changed. What is lost while a transaction is committed may have
+    /// been changed.
+    pub fn is_away(&self) -> bool {
+        match self {
+            StoreError::Unavailable { statement, error: SqlError(error) } if *statement != COMMIT => match error {
+                sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::WorkerCrashed => true,
+                // Connection exception; shutdown, crash, start.
+                sqlx::Error::Database(error) => error
+                    .code()
+                    .is_some_and(|code| code.len() == 5 && (code.starts_with("08") || code.starts_with("57P"))),
+                _ => false,
+            },
+            _ => false,
+        }
     }
 
     /// Whether it failed because a table is not there: SQLSTATE 42P01, and in SQLite's words.
     pub(super) fn is_missing_table(&self) -> bool {
-        let StoreError::Failed { error: sqlx::Error::Database(error), .. } = self else { return false };
+        let StoreError::Failed { error: SqlError(sqlx::Error::Database(error)), .. } = self else { return false };
         error.code().is_some_and(|code| code == "42P01") || error.message().starts_with("no such table")
     }
 
@@ -92,8 +117,8 @@ impl StoreError {
     /// lock, or a connection.
     pub fn is_locked_out(&self) -> bool {
         match self {
-            StoreError::Unavailable { error: sqlx::Error::PoolTimedOut, .. } => true,
-            StoreError::Unavailable { error: sqlx::Error::Database(error), .. } => {
+            StoreError::Unavailable { error: SqlError(sqlx::Error::PoolTimedOut), .. } => true,
+            StoreError::Unavailable { error: SqlError(sqlx::Error::Database(error)), .. } => {
                 error.code().is_some_and(|code| code_is_of_locks(&code))
             }
             _ => false,
@@ -106,7 +131,7 @@ impl StoreError {
             StoreError::Unavailable { .. } | StoreError::Moved { .. } => true,
             // A row that a constraint refuses contradicts the books: a person's; so is one with data that the database never
             // takes. What fails for a reason that nobody thought of has changed nothing, and is tried again, loudly.
-            StoreError::Failed { error, .. } => !is_refusal(error),
+            StoreError::Failed { error: SqlError(error), .. } => !is_refusal(error),
             StoreError::RowsAffected { .. } | StoreError::Inconsistent { .. } => false,
         }
     }
@@ -116,7 +141,7 @@ impl OpenError {
     /// Whether the same call may succeed later: a server that is down or starting.
     pub fn may_pass(&self) -> bool {
         match self {
-            OpenError::Connect { error, .. } => may_pass(error),
+            OpenError::Connect { error: SqlError(error), .. } => may_pass(error),
             OpenError::Store(error) => error.may_pass(),
             OpenError::Url
             | OpenError::Unclear
@@ -127,6 +152,29 @@ impl OpenError {
             | OpenError::Migrate(_)
             | OpenError::Schema { .. } => false,
         }
+    }
+}
+
+impl From<sqlx::Error> for SqlError {
+    fn from(error: sqlx::Error) -> Self {
+        SqlError(error)
+    }
+}
+
+/// The whole of it: it has no source that would be shown beside it.
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(without_line(&self.0.to_string()))
+    }
+}
+
+impl std::error::Error for SqlError {}
+
+/// The driver ends what PostgreSQL says with the line of PostgreSQL's source that says it.
+fn without_line(said: &str) -> &str {
+    match said.rsplit_once(" at line ") {
+        Some((words, line)) if !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit()) => words,
+        _ => said,
     }
 }
 
@@ -188,4 +236,25 @@ fn code_is_of_locks(code: &str) -> bool {
         return ["40001", "40P01", "55P03"].contains(&code);
     }
     code.parse::<u32>().is_ok_and(|code| [5, 6].contains(&(code & 0xff)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_line;
+
+    #[test]
+    fn a_line_of_the_servers_source_is_not_shown() {
+        let cases = [
+            (
+                "error returned from database: role \"x\" does not exist at line 948",
+                "error returned from database: role \"x\" does not exist",
+            ),
+            ("syntax error at line one", "syntax error at line one"),
+            ("pool closed", "pool closed"),
+            (" at line 7", ""),
+        ];
+        for (said, shown) in cases {
+            assert_eq!(without_line(said), shown);
+        }
+    }
 }

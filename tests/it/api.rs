@@ -4,6 +4,7 @@
 //! counts as text and how it is ordered is the engine's.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -14,10 +15,11 @@ use landfall::event::EventId;
 use landfall::key::{ApiKey, Environment, Scope};
 use landfall::store::accounts::WatchLists;
 use landfall::store::keys::{self, KeyRow};
-use landfall::store::{Pools, deposits};
+use landfall::store::{Db, Pools, deposits};
 use landfall::time::Timestamp;
 use landfall_chain::{Address, AssetId, Chain, SenderRule, TxId, TxLife, TxRef, U256};
 use serde_json::{Value, json};
+use sqlx::postgres::PgPoolOptions;
 use tower::ServiceExt as _;
 
 use crate::long_lists::run;
@@ -590,6 +592,23 @@ async fn a_failing_store_is_an_internal_error_that_says_nothing_of_its_cause() {
     for path in ["/v2/crypto/deposits?account_id=a", &by_id] {
         api.get(path).await.assert_problem(500, "INTERNAL", "Internal error", detail);
     }
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_be_reached_is_a_503_that_says_when_to_come_back() {
+    // Taken, and given back: nobody listens there.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let pool = PgPoolOptions::new().acquire_timeout(Duration::from_millis(300));
+    let pool = pool.connect_lazy(&format!("postgres://me@{nobody}/landfall")).unwrap();
+    let db = Db::from(Pools::Postgres(pool));
+    let refused = db.read().await.unwrap_err();
+    let why = std::error::Error::source(&refused).unwrap().to_string();
+    assert!(refused.is_away() && why.contains("Connection refused"), "{why}");
+    let api = Api { router: router(db, Environment::Test), ..Api::new().await };
+    let answer = api.get("/v2/crypto/deposits?account_id=a").await;
+    assert_eq!(answer.header(header::RETRY_AFTER), Some("5"));
+    let detail = "the database cannot be reached; nothing was done, send it again later";
+    answer.assert_problem(503, "OVERLOADED", "Overloaded", detail);
 }
 
 #[tokio::test]

@@ -416,10 +416,7 @@ fn run_without_migration_refuses_another_schema() {
     assert_eq!(output.status.code(), Some(2));
     let lines = text(&output.stderr);
     let last = lines.lines().last().unwrap();
-    assert_eq!(
-        last,
-        "landfall: the store's schema is version none, this program needs version 1: run `landfall migrate`"
-    );
+    assert_eq!(last, "landfall: the store has no tables yet: run `landfall migrate`");
 }
 
 #[test]
