@@ -162,7 +162,7 @@ impl Explainer<'_> {
 
     /// Of what the chain itself shows to be no credit, where the code does not say it all.
     fn why_rejected(&self, Rejected { transfer, verdict }: &Rejected, number: u64) -> String {
-        if *verdict != Verdict::FakeToken {
+        if *verdict != Verdict::UnlistedToken {
             return String::new();
         }
         match self.network.asset(&transfer.asset) {
@@ -251,7 +251,7 @@ impl Explainer<'_> {
     ) -> Result<(Verdict, String), StoreError> {
         let chain = self.network.chain;
         if self.network.asset(&transfer.asset).is_none() {
-            return Ok((Verdict::FakeToken, "its token is not listed".to_owned()));
+            return Ok((Verdict::UnlistedToken, "its token is not listed".to_owned()));
         }
         let Some(from) = accounts::watched_from(&mut self.reader, chain, &transfer.recipient).await? else {
             for other in Chain::ALL.into_iter().filter(|other| *other != chain) {

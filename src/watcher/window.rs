@@ -130,7 +130,7 @@ mod tests {
         let (sender, sender_rule, amount) = (Address::Solana([1; 32]), SenderRule::OnlyPayer, U256::ZERO);
         let leg = AssetTransfer { tx, asset: AssetId::Native, sender, sender_rule, recipient: sender, amount, nth: 0 };
         let fee = Fee { tx, payer: sender, amount, proved: false };
-        let rejected = Rejected { transfer: leg.clone(), verdict: Verdict::FakeToken };
+        let rejected = Rejected { transfer: leg.clone(), verdict: Verdict::UnlistedToken };
         let full = Block {
             transfers: vec![leg.clone(); 1],
             debits: Debits::Net(vec![leg; 20]),

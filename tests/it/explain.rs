@@ -61,9 +61,9 @@ async fn every_leg_of_a_transaction_has_its_verdict() {
     let mut tx =
         pay(vec![leg(ALICE, 1), token, leg(BOB, 3), leg(CAROL, 4), leg(DAVE, 5), inner(ALICE, 6), inner(BOB, 7)]);
     tx.rejected = vec![
-        (SimLeg { asset: unlisted_token(), ..leg(ALICE, 8) }, Verdict::FakeToken),
+        (SimLeg { asset: unlisted_token(), ..leg(ALICE, 8) }, Verdict::UnlistedToken),
         // As of ERC-721.
-        (SimLeg { asset: TOKEN, ..leg(ALICE, 1) }, Verdict::FakeToken),
+        (SimLeg { asset: TOKEN, ..leg(ALICE, 1) }, Verdict::UnlistedToken),
         (inner(ALICE, 9), Verdict::RevertedFrame),
     ];
     let id = tx.tx.id;
@@ -78,8 +78,8 @@ async fn every_leg_of_a_transaction_has_its_verdict() {
             (3, Lane::Block, Verdict::NotWatched),
             (4, Lane::Block, Verdict::ChainNotRegistered),
             (5, Lane::Block, Verdict::NotWatchedThen),
-            (8, Lane::Block, Verdict::FakeToken),
-            (1, Lane::Block, Verdict::FakeToken),
+            (8, Lane::Block, Verdict::UnlistedToken),
+            (1, Lane::Block, Verdict::UnlistedToken),
             (6, Lane::Traces, ours),
             (7, Lane::Traces, Verdict::NotWatched),
             (9, Lane::Traces, Verdict::RevertedFrame),

@@ -248,7 +248,7 @@ async fn a_listed_mint_under_another_program_is_in_the_inbox() {
     let mut line = Line::of(network, TestStore::fresh(Engine::Sqlite).await, blocks, 1).await;
     line.catch_up().await;
     assert_eq!(line.amounts().await, [(8, Pending)]);
-    assert_eq!(inbox(&line).await, [format!("account 33 {} 9 fake_token", asset(Mint::Usdc))]);
+    assert_eq!(inbox(&line).await, [format!("account 33 {} 9 unlisted_token", asset(Mint::Usdc))]);
 }
 
 /// Another wraps 30 for us, and we wrap 40 ourselves; then we unwrap all of it.
@@ -285,7 +285,11 @@ async fn s7_wrapped_sol_is_a_deposit_where_it_is_listed_and_in_the_inbox_where_i
                 assert_books(&line, &before, &ledger).await;
             } else {
                 assert_eq!(line.amounts().await, []);
-                assert_eq!(inbox(&line).await, [format!("account 33 {wrapped} 30 fake_token")], "not what we wrapped");
+                assert_eq!(
+                    inbox(&line).await,
+                    [format!("account 33 {wrapped} 30 unlisted_token")],
+                    "not what we wrapped"
+                );
             }
             let back = line.inbox(true).await;
             let of_sol = |reason: &str| back.iter().find(|it| it.asset == AssetId::Native && it.reason == reason);

@@ -93,7 +93,7 @@ fn cases(ledger: &mut Ledger) -> Vec<(&'static str, Value, Vec<Judged>)> {
                 it.open(spam, 0x23);
                 it.mint(spam, 10);
             }),
-            vec![(0x21, 10, Verdict::FakeToken)],
+            vec![(0x21, 10, Verdict::UnlistedToken)],
         ),
         (
             "own SOL is wrapped",
@@ -176,7 +176,7 @@ async fn of(source: &SolanaSource, line: &Line, tx: &Value, who: u8) -> (AssetId
 }
 
 #[tokio::test]
-async fn tokens_that_are_not_listed_are_fake_and_wrapped_sol_among_them_unless_it_is_sol() {
+async fn tokens_that_are_not_listed_are_reported_as_such_and_wrapped_sol_among_them_unless_it_is_sol() {
     let mut ledger = Ledger::new();
     let ours = |mint| (0x21, mint, Place::Associated);
     let theirs = |mint| (0x23, mint, Place::Associated);
@@ -199,7 +199,7 @@ async fn tokens_that_are_not_listed_are_fake_and_wrapped_sol_among_them_unless_i
     let mut line = Line::of(network, TestStore::fresh(Engine::Sqlite).await, blocks, 1).await;
     line.catch_up().await;
 
-    let fake = |mint, why: &str| (asset(mint), Verdict::FakeToken, why.to_owned());
+    let fake = |mint, why: &str| (asset(mint), Verdict::UnlistedToken, why.to_owned());
     let token = &line.source;
     assert_eq!(of(token, &line, &spam, 0x21).await, fake(Mint::Spam, "its token is not listed"));
     assert_eq!(of(token, &line, &wrapped, 0x21).await, fake(Mint::Wrapped, "its token is not listed"));
@@ -210,7 +210,7 @@ async fn tokens_that_are_not_listed_are_fake_and_wrapped_sol_among_them_unless_i
     let kept: Vec<_> = line.inbox(false).await.into_iter().map(|one| (one.asset, one.reason)).collect();
     assert_eq!(kept.len(), 2, "{kept:?}");
     for mint in [Mint::Wrapped, Mint::Usdc] {
-        assert!(kept.contains(&(asset(mint), "fake_token".to_owned())), "{kept:?}");
+        assert!(kept.contains(&(asset(mint), "unlisted_token".to_owned())), "{kept:?}");
     }
 
     // Where wrapped SOL is SOL, the same is a payment of SOL.

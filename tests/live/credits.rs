@@ -6,7 +6,7 @@
 //! | E1 | `e1_a_payment_in_a_reverted_frame_is_no_credit` |
 //! | E2 | `e2_a_failed_transaction_is_no_credit`; no receipt: chains/evm/tests/it/reads.rs `e2_missing_receipts_are_an_error_that_names_all` |
 //! | E3 | `e3_a_listed_token_that_returns_false_and_logs_nothing_is_no_credit` |
-//! | E4 | `e4_a_copy_of_a_token_at_another_address_is_a_fake_token` |
+//! | E4 | `e4_a_copy_of_a_token_at_another_address_is_an_unlisted_token` |
 //! | E5 | `e5_a_fee_on_transfer_token_is_not_listed`; where it is listed: tests/it/unexplained.rs `e5_a_listed_token_that_keeps_a_fee_is_reported_when_it_pays`; on a node: tests/live/unexplained.rs `e5_a_listed_token_that_keeps_a_fee_is_reported` |
 //! | E6 | `e6_zero_value_is_no_credit_and_no_poison` |
 //! | E7 | `e7_value_that_moves_inside_of_a_transaction_is_a_credit`, `e7_value_that_moves_in_every_way_of_one_transaction_is_credited_leg_by_leg` |
@@ -100,10 +100,10 @@ fn e3_a_listed_token_that_returns_false_and_logs_nothing_is_no_credit() {
 }
 
 #[test]
-fn e4_a_copy_of_a_token_at_another_address_is_a_fake_token() {
+fn e4_a_copy_of_a_token_at_another_address_is_an_unlisted_token() {
     let reported = reported("E4");
     assert_eq!(reported.credits(), NONE);
-    assert_eq!(reported.verdicts(&ALICE), ["fake_token 4"]);
+    assert_eq!(reported.verdicts(&ALICE), ["unlisted_token 4"]);
     assert!(reported.legs[0]["currency_symbol"].is_null(), "what it calls itself is not repeated");
 }
 
@@ -115,7 +115,7 @@ fn e5_a_fee_on_transfer_token_is_not_listed() {
     // of its balances there.
     let reported = reported("E5");
     assert_eq!(reported.credits(), NONE);
-    assert_eq!(reported.verdicts(&ALICE), ["fake_token 1000"]);
+    assert_eq!(reported.verdicts(&ALICE), ["unlisted_token 1000"]);
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn e13_a_payment_through_a_router_is_a_credit_of_the_token() {
 fn e14_an_erc721_transfer_is_no_credit_though_its_contract_is_listed() {
     let collectible = reported("E14");
     assert_eq!(collectible.credits(), NONE);
-    assert_eq!(collectible.verdicts(&ALICE), ["fake_token 1"]);
+    assert_eq!(collectible.verdicts(&ALICE), ["unlisted_token 1"]);
     assert_eq!(collectible.legs[0]["reason"], "its contract is listed, but this Transfer tells no amount (ERC-721)");
     // 31 bytes of data are no amount.
     assert_eq!((reported("E14 short").credits(), reported("E14 short").verdicts(&ALICE)), (vec![], vec![]));

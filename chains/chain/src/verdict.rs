@@ -12,7 +12,7 @@ pub enum Verdict {
     /// It came before the account moved here.
     Historical,
     /// Its token is not listed.
-    FakeToken,
+    UnlistedToken,
     /// Its transaction failed.
     RevertedTx,
     /// The call that moved it, or one around it, failed.
@@ -49,7 +49,7 @@ impl Verdict {
         Verdict::Credited,
         Verdict::Pending,
         Verdict::Historical,
-        Verdict::FakeToken,
+        Verdict::UnlistedToken,
         Verdict::RevertedTx,
         Verdict::RevertedFrame,
         Verdict::Delegatecall,
@@ -72,7 +72,7 @@ impl Verdict {
             Verdict::Credited => "credited",
             Verdict::Pending => "pending",
             Verdict::Historical => "historical",
-            Verdict::FakeToken => "fake_token",
+            Verdict::UnlistedToken => "unlisted_token",
             Verdict::RevertedTx => "reverted_tx",
             Verdict::RevertedFrame => "reverted_frame",
             Verdict::Delegatecall => "delegatecall",

@@ -75,7 +75,7 @@ async fn every_kind_of_movement_between_two_readings_counts_once_and_no_other(st
     }
     assert_eq!(moved(&store, &between(3, 7)).await, (6, 0));
     for (tag, verdict, counts) in
-        [(20, Verdict::RentRefund, true), (21, Verdict::SelfTransfer, true), (22, Verdict::FakeToken, false)]
+        [(20, Verdict::RentRefund, true), (21, Verdict::SelfTransfer, true), (22, Verdict::UnlistedToken, false)]
     {
         let (before, _) = moved(&store, &between(3, 7)).await;
         arrive(&store, 7, tag, Rejected { transfer: transfer(AssetId::Native, 9, ALICE, 100), verdict }).await;

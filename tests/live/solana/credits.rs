@@ -116,7 +116,7 @@ fn plain_payments_are_credits() {
 #[test]
 fn a_token_that_is_not_listed_is_a_fake_one() {
     assert_eq!(reported("fake").credits(), NONE);
-    assert_eq!(reported("fake").verdicts, ["alice fake_token 77 FAKE"]);
+    assert_eq!(reported("fake").verdicts, ["alice unlisted_token 77 FAKE"]);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn s6_in_and_out_in_one_transaction_is_one_credit_of_the_rest() {
 fn s7_wrapped_sol_is_another_asset_and_wrapping_ones_own_is_no_deposit() {
     // It is not listed here. Her own SOL stays as it was.
     assert_eq!(reported("S7").credits(), NONE);
-    assert_eq!(reported("S7").verdicts, ["alice fake_token 70000000 wSOL"]);
+    assert_eq!(reported("S7").verdicts, ["alice unlisted_token 70000000 wSOL"]);
     assert_eq!(grew(reported("S7"), "alice SOL"), 0);
     let [_, rent] = played().rents;
     assert_eq!(reported("S7 own").credits(), NONE);

@@ -183,10 +183,10 @@ async fn s12_what_listed_mints_are_is_shown_and_what_the_configuration_has_wrong
     let reported = stage.json(&["deposit", "explain", CHAIN.name(), &spam]);
     let legs = reported["legs"].as_array().unwrap().iter().filter(|leg| leg["asset"] == fake.mint.to_string());
     let [leg] = legs.collect::<Vec<_>>()[..] else { panic!("one leg of it: {reported}") };
-    assert_eq!((&leg["verdict"], &leg["base_units"]), (&json!("fake_token"), &json!("77")), "{reported}");
+    assert_eq!((&leg["verdict"], &leg["base_units"]), (&json!("unlisted_token"), &json!("77")), "{reported}");
     assert_eq!((&leg["reason"], &leg["amount"]), (&json!("its token is not listed"), &Value::Null));
     assert_eq!(
-        stage.ok(&["deposit", "unattributed"]).matches("fake_token").count(),
+        stage.ok(&["deposit", "unattributed"]).matches("unlisted_token").count(),
         0,
         "anybody can make any amount of it"
     );
@@ -200,7 +200,7 @@ async fn s12_what_listed_mints_are_is_shown_and_what_the_configuration_has_wrong
         .await;
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(
-        table.contains("fake_token") && table.contains("(its token is not listed; wrapped SOL: list its mint in "),
+        table.contains("unlisted_token") && table.contains("(its token is not listed; wrapped SOL: list its mint in "),
         "{table}"
     );
 

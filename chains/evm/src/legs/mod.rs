@@ -203,7 +203,7 @@ impl Judge<'_> {
             } else if self.asked == Legs::Explained
                 && let Some(movement) = token(log).or_else(|| collectible(log))
             {
-                self.movement(tx, &movement, Some(Verdict::FakeToken));
+                self.movement(tx, &movement, Some(Verdict::UnlistedToken));
             }
         }
     }

@@ -63,10 +63,10 @@ async fn what_is_no_leg_of_a_successful_transaction_says_why() {
         ..Tx::default()
     };
     let expected = [
-        ("fake_token", ('T', ALICE, BOB, 5, 0)),
-        ("fake_token", ('T', ALICE, BOB, 0, 0)),
-        ("fake_token", ('T', ALICE, BOB, 1, 0)),
-        ("fake_token", ('T', ALICE, BOB, 1, 0)),
+        ("unlisted_token", ('T', ALICE, BOB, 5, 0)),
+        ("unlisted_token", ('T', ALICE, BOB, 0, 0)),
+        ("unlisted_token", ('T', ALICE, BOB, 1, 0)),
+        ("unlisted_token", ('T', ALICE, BOB, 1, 0)),
         ("zero_value", ('T', ALICE, BOB, 0, 0)),
         ("self_transfer", ('T', BOB, BOB, 5, 0)),
     ];
@@ -102,18 +102,18 @@ async fn e21_a_listed_contract_is_no_token_below_its_block() {
         let block = mint::block(16, B256::repeat_byte(1), &[tx()]);
         let block = forge::read_as(network, block, EXPLAINED).await.unwrap();
         let reported = rejected(&block);
-        let fake: &[Short] = if is_leg { &[] } else { &[("fake_token", ('T', ALICE, BOB, 5, 0))] };
+        let fake: &[Short] = if is_leg { &[] } else { &[("unlisted_token", ('T', ALICE, BOB, 5, 0))] };
         assert_eq!((block.transfers.len(), reported.as_slice()), (usize::from(is_leg), fake), "{from}");
     }
 }
 
 #[tokio::test]
-async fn the_log_of_eip7708_is_a_fake_token_before_its_block() {
+async fn the_log_of_eip7708_is_an_unlisted_token_before_its_block() {
     // [E20]
     let tx = || Tx { value: 7, to: Some(BOB), logs: vec![transfer(SYSTEM, SIGNER, BOB, 7)], ..Tx::default() };
     let native = |from| Native { source: NativeSource::Trace, eip7708_from: from };
     let of_from = |from| of(Network { native: native(from), ..ethereum() }, tx());
-    assert_eq!(of_from(Some(17)).await, [("fake_token", ('T', SIGNER, BOB, 7, 0))]);
+    assert_eq!(of_from(Some(17)).await, [("unlisted_token", ('T', SIGNER, BOB, 7, 0))]);
     assert_eq!(of_from(Some(16)).await, []);
 }
 
@@ -151,7 +151,7 @@ async fn what_a_recorded_pseudo_receipt_claims_is_unproved() {
     let ledger = Ledger::recorded(Chain::PolygonMainnet, "polygon_mainnet", 10_000_000);
     let (reported, receipts) = ledger.blocks.into_values().next().unwrap();
     let pseudo: B256 = receipts[5]["transactionHash"].as_str().unwrap().parse().unwrap();
-    for (listed, verdict) in [(false, Verdict::FakeToken), (true, Verdict::Unproved)] {
+    for (listed, verdict) in [(false, Verdict::UnlistedToken), (true, Verdict::Unproved)] {
         let mut network = network(Chain::PolygonMainnet).unwrap();
         let id = AssetId::Token(ChainAddress::Evm(bridged.into()));
         if listed {

@@ -47,9 +47,9 @@ pub(super) fn flows<'a>(
                 flows.push(listed_flow(tx, holders, &place, known)?);
                 continue;
             }
-            Listed::UnderAnother => Some(Worth::Kept(Verdict::FakeToken)),
-            Listed::No if mint == WRAPPED_SOL => Some(Worth::Kept(Verdict::FakeToken)),
-            Listed::No => (asked == Legs::Explained).then_some(Worth::Reported(Verdict::FakeToken)),
+            Listed::UnderAnother => Some(Worth::Kept(Verdict::UnlistedToken)),
+            Listed::No if mint == WRAPPED_SOL => Some(Worth::Kept(Verdict::UnlistedToken)),
+            Listed::No => (asked == Legs::Explained).then_some(Worth::Reported(Verdict::UnlistedToken)),
         };
         if let Some(worth) = unlisted {
             flows.push(unlisted_flow(tx, holders, mint, worth)?);

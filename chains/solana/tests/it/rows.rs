@@ -128,7 +128,10 @@ fn s7_wrapped_sol_is_no_sol_and_off_by_default() {
     let tx = [load_one("wsol_wrap_to_watched_owner")["json"].clone()];
     let candidate = read(&usdc(), &tx).unwrap();
     assert_eq!(credits(&candidate), Vec::<String>::new());
-    assert_eq!(refusals(&candidate), [format!("{W} So11111111111111111111111111111111111111112 3000000 fake_token")]);
+    assert_eq!(
+        refusals(&candidate),
+        [format!("{W} So11111111111111111111111111111111111111112 3000000 unlisted_token")]
+    );
     let candidate = read(&Rules::of(&listing(&tx)), &tx).unwrap();
     assert_eq!(credits(&candidate), [format!("{W} So11111111111111111111111111111111111111112 3000000")]);
 }
@@ -226,7 +229,7 @@ fn s12_a_mint_counts_under_its_listed_program_only() {
         }
         let candidate = read(&usdc(), &[tx.clone()]).unwrap();
         assert_eq!(credits(&candidate), Vec::<String>::new());
-        assert_eq!(refusals(&candidate), [format!("{} {USDC} 7 fake_token", key("W"))]);
+        assert_eq!(refusals(&candidate), [format!("{} {USDC} 7 unlisted_token", key("W"))]);
     }
 }
 
