@@ -2,7 +2,8 @@
 //! `landfall webhook listen`, the sandbox and the tests on real nodes.
 //!
 //! Promises: what is in the log was signed with the key in use, within five minutes, and is an envelope of the
-//! interface; everything else is refused and counted. It does not deduplicate: who reads the log does.
+//! interface; everything else is refused and counted, with the reason. Any path is taken. It does not deduplicate: who reads
+//! the log does.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -12,8 +13,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::routing::post;
+use axum::extract::rejection::StringRejection;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -28,6 +29,10 @@ use crate::webhook;
 const TOLERANCE: Duration = Duration::from_secs(5 * 60);
 /// What the log holds; beyond it, events are answered 503 and come again. Who runs for long takes out what came.
 const RECEIVED_MAX: usize = 100_000;
+/// How many refusals are kept for who asks; beyond it they are counted only.
+const REFUSALS_MAX: usize = 1_000;
+/// What a sender signs with.
+const HEADERS: [&str; 3] = ["webhook-id", "webhook-timestamp", "webhook-signature"];
 
 /// A running receiver; it ends with its owner.
 #[derive(Debug)]
@@ -57,6 +62,27 @@ struct Log {
     key: String,
     received: Vec<Received>,
     refused: u64,
+    /// What was refused, and why.
+    refusals: Vec<String>,
+}
+
+/// Why something is not taken.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+enum Refusal {
+    #[error("only POST is taken")]
+    Method,
+    #[error("the body is no text: {0}")]
+    Body(String),
+    #[error("the header {0} is missing")]
+    Header(&'static str),
+    #[error("its time is more than 5 minutes from ours")]
+    Time,
+    #[error("not signed with this key")]
+    Signature,
+    #[error("the body is no envelope of an event")]
+    Envelope,
+    #[error("there is no room")]
+    Full,
 }
 
 #[derive(Deserialize)]
@@ -84,7 +110,7 @@ impl Receiver {
         let listener = TcpListener::bind(address).await?;
         let url = format!("http://{}/", listener.local_addr()?);
         let shared = Arc::new(Shared { clock, log: watch::Sender::new(Log::default()) });
-        let router = Router::new().route("/", post(receive)).with_state(Arc::clone(&shared));
+        let router = Router::new().fallback(receive).with_state(Arc::clone(&shared));
         let mut server = JoinSet::new();
         server.spawn(axum::serve(listener, router).into_future());
         Ok(Receiver { url, shared, _server: server })
@@ -110,22 +136,21 @@ impl Receiver {
         self.shared.log.borrow().received.get(count..).unwrap_or_default().to_vec()
     }
 
-    /// Takes what has come out of the log; waits for it, or until more than `refused` were refused, which it raises.
-    pub async fn take(&self, refused: &mut u64) -> Vec<Received> {
+    /// Takes out of the log what has come, and what was refused and why; waits until there is either.
+    pub async fn take(&self) -> (Vec<Received>, Vec<String>) {
         let mut log = self.shared.log.subscribe();
+        let mut taken = (Vec::new(), Vec::new());
         // It ends with the receiver, which is here.
-        if log.wait_for(|log| !log.received.is_empty() || log.refused > *refused).await.is_err() {
-            return Vec::new();
+        if log.wait_for(|log| !log.received.is_empty() || !log.refusals.is_empty()).await.is_err() {
+            return taken;
         }
-        let mut taken = Vec::new();
         self.shared.log.send_modify(|log| {
-            taken = std::mem::take(&mut log.received);
-            *refused = log.refused;
+            taken = (std::mem::take(&mut log.received), std::mem::take(&mut log.refusals));
         });
         taken
     }
 
-    /// How often something was refused: a wrong signature, or no envelope.
+    /// How often something was refused, such as a wrong signature, or no envelope.
     pub fn refused(&self) -> u64 {
         self.shared.log.borrow().refused
     }
@@ -138,33 +163,57 @@ impl Received {
     }
 }
 
-async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: String) -> StatusCode {
+async fn receive(
+    State(shared): State<Arc<Shared>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Result<String, StringRejection>,
+) -> StatusCode {
+    let body = match body {
+        _ if method != Method::POST => Err(Refusal::Method),
+        body => body.map_err(|error| Refusal::Body(error.body_text())),
+    };
     let mut answer = StatusCode::OK;
     let now = shared.clock.now();
-    shared.log.send_modify(|log| match log.accept(&headers, &body, now) {
+    shared.log.send_modify(|log| match body.and_then(|body| log.accept(&headers, &body, now)) {
         Ok(received) => log.received.push(received),
-        Err(status) => {
+        Err(refusal) => {
+            answer = refusal.status();
             // Nothing is wrong with what finds no room.
-            log.refused += u64::from(status != StatusCode::SERVICE_UNAVAILABLE);
-            answer = status;
+            if refusal != Refusal::Full {
+                log.refused += 1;
+                if log.refusals.len() < REFUSALS_MAX {
+                    log.refusals.push(format!("{method} {}: {refusal}", uri.path()));
+                }
+            }
         }
     });
     answer
 }
 
+impl Refusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            Refusal::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Refusal::Body(_) | Refusal::Envelope => StatusCode::BAD_REQUEST,
+            Refusal::Header(_) | Refusal::Time | Refusal::Signature => StatusCode::UNAUTHORIZED,
+            Refusal::Full => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
 impl Log {
-    fn accept(&self, headers: &HeaderMap, body: &str, now: Timestamp) -> Result<Received, StatusCode> {
-        if !is_signed(&self.key, headers, body, now) {
-            return Err(StatusCode::UNAUTHORIZED);
-        }
+    fn accept(&self, headers: &HeaderMap, body: &str, now: Timestamp) -> Result<Received, Refusal> {
+        check(&self.key, headers, body, now)?;
         if self.received.len() >= RECEIVED_MAX {
-            return Err(StatusCode::SERVICE_UNAVAILABLE);
+            return Err(Refusal::Full);
         }
-        let envelope: Envelope = serde_json::from_str(body).map_err(|_| StatusCode::BAD_REQUEST)?;
+        let envelope: Envelope = serde_json::from_str(body).map_err(|_| Refusal::Envelope)?;
         let Envelope { id, r#type, data } = envelope;
         let is_known = r#type == TEST_EVENT || FEED_TYPES.contains(&r#type.as_str());
         if id != header(headers, "webhook-id") || !is_known {
-            return Err(StatusCode::BAD_REQUEST);
+            return Err(Refusal::Envelope);
         }
         Ok(Received { id, r#type, data })
     }
@@ -177,14 +226,19 @@ impl fmt::Debug for Log {
     }
 }
 
-/// Whether one of the signatures is by `key`, and recent. A sender that changes its key signs with both for a while.
-fn is_signed(key: &str, headers: &HeaderMap, body: &str, now: Timestamp) -> bool {
-    let Ok(secs) = header(headers, "webhook-timestamp").parse::<i64>() else { return false };
-    let sent = Timestamp(secs.saturating_mul(1_000_000));
-    if key.is_empty() || now.since(sent) > TOLERANCE || sent.since(now) > TOLERANCE {
-        return false;
+/// Checks that one of the signatures is by `key`, and recent. A sender that changes its key signs with both for a while.
+fn check(key: &str, headers: &HeaderMap, body: &str, now: Timestamp) -> Result<(), Refusal> {
+    if let Some(missing) = HEADERS.into_iter().find(|name| !headers.contains_key(*name)) {
+        return Err(Refusal::Header(missing));
     }
-    webhook::is_signed(key, header(headers, "webhook-id"), secs, body, header(headers, "webhook-signature"))
+    let secs = header(headers, "webhook-timestamp").parse::<i64>().map_err(|_| Refusal::Time)?;
+    let sent = Timestamp(secs.saturating_mul(1_000_000));
+    if now.since(sent) > TOLERANCE || sent.since(now) > TOLERANCE {
+        return Err(Refusal::Time);
+    }
+    let signatures = header(headers, "webhook-signature");
+    let is_ours = !key.is_empty() && webhook::is_signed(key, header(headers, "webhook-id"), secs, body, signatures);
+    if is_ours { Ok(()) } else { Err(Refusal::Signature) }
 }
 
 fn header<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
@@ -227,17 +281,18 @@ mod tests {
         let log = log();
         let other_key = crate::webhook::signing_key([8; 32]);
         let cases = [
-            headers(&other_key, "e1", BODY, 0),
-            headers(&log.key, "e1", "another body", 0),
-            headers(&log.key, "e1", BODY, 301),
-            headers(&log.key, "e1", BODY, -301),
-            HeaderMap::new(),
+            (headers(&other_key, "e1", BODY, 0), Refusal::Signature),
+            (headers(&log.key, "e1", "another body", 0), Refusal::Signature),
+            (headers(&log.key, "e1", BODY, 301), Refusal::Time),
+            (headers(&log.key, "e1", BODY, -301), Refusal::Time),
+            (HeaderMap::new(), Refusal::Header("webhook-id")),
         ];
-        for headers in cases {
-            assert_eq!(log.accept(&headers, BODY, NOW), Err(StatusCode::UNAUTHORIZED), "{headers:?}");
+        for (headers, refusal) in cases {
+            assert_eq!(refusal.status(), StatusCode::UNAUTHORIZED);
+            assert_eq!(log.accept(&headers, BODY, NOW), Err(refusal), "{headers:?}");
         }
         let no_key = Log::default();
-        assert_eq!(no_key.accept(&headers(&log.key, "e1", BODY, 0), BODY, NOW), Err(StatusCode::UNAUTHORIZED));
+        assert_eq!(no_key.accept(&headers(&log.key, "e1", BODY, 0), BODY, NOW), Err(Refusal::Signature));
     }
 
     #[test]
@@ -246,38 +301,31 @@ mod tests {
         for body in
             ["", "{}", r#"{"id":"e1","type":"other","data":{}}"#, r#"{"id":"e1","type":"deposit_v2","data":{},"x":1}"#]
         {
-            assert_eq!(
-                log.accept(&headers(&log.key, "e1", body, 0), body, NOW),
-                Err(StatusCode::BAD_REQUEST),
-                "{body}"
-            );
+            assert_eq!(log.accept(&headers(&log.key, "e1", body, 0), body, NOW), Err(Refusal::Envelope), "{body}");
         }
         let other_id = headers(&log.key, "e2", BODY, 0);
-        assert_eq!(
-            log.accept(&other_id, BODY, NOW),
-            Err(StatusCode::BAD_REQUEST),
-            "the id that is signed is the envelope's"
-        );
+        assert_eq!(log.accept(&other_id, BODY, NOW), Err(Refusal::Envelope), "the id that is signed is the envelope's");
     }
 
     #[tokio::test]
-    async fn who_takes_what_came_makes_room_and_is_reported_of_refusals_only_where_something_was_wrong() {
+    async fn who_takes_what_came_makes_room_and_gets_refusals_only_where_something_was_wrong() {
         let clock = Clock::new(|| NOW);
         let receiver = Receiver::start(clock).await.unwrap();
         receiver.set_key(&log().key);
         let send = async |secs_later| {
-            receive(State(Arc::clone(&receiver.shared)), headers(&log().key, "e1", BODY, secs_later), BODY.to_owned())
-                .await
+            let (state, headers) = (State(Arc::clone(&receiver.shared)), headers(&log().key, "e1", BODY, secs_later));
+            receive(state, Method::POST, Uri::from_static("/hooks"), headers, Ok(BODY.to_owned())).await
         };
         assert_eq!(send(0).await, StatusCode::OK);
         let one = receiver.log().remove(0);
         receiver.shared.log.send_modify(|log| log.received = vec![one; RECEIVED_MAX]);
         assert_eq!(send(0).await, StatusCode::SERVICE_UNAVAILABLE);
-        let mut refused = 0;
-        assert_eq!((receiver.take(&mut refused).await.len(), refused), (RECEIVED_MAX, 0));
+        let (received, refused) = receiver.take().await;
+        assert_eq!((received.len(), refused.len(), receiver.refused()), (RECEIVED_MAX, 0, 0));
         assert_eq!(send(0).await, StatusCode::OK);
-        assert_eq!((receiver.take(&mut refused).await.len(), receiver.log().len()), (1, 0), "nothing is kept");
+        assert_eq!((receiver.take().await.0.len(), receiver.log().len()), (1, 0), "nothing is kept");
         assert_eq!(send(301).await, StatusCode::UNAUTHORIZED);
-        assert_eq!((receiver.take(&mut refused).await.len(), refused), (0, 1));
+        let refused = vec!["POST /hooks: its time is more than 5 minutes from ours".to_owned()];
+        assert_eq!((receiver.take().await, receiver.refused()), ((Vec::new(), refused), 1));
     }
 }

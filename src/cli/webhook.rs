@@ -89,7 +89,7 @@ pub(super) enum Webhook {
         #[arg(long, value_name = "TEXT", requires = "statuses", default_value = "", hide_default_value = true)]
         reason: String,
     },
-    /// Receive on this machine, verify and print.
+    /// Receive on this machine, at any path; verify and print.
     Listen(listen::Listen),
 }
 

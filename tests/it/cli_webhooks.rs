@@ -114,7 +114,7 @@ fn the_statuses_that_are_sent_are_shown_and_changed() {
 }
 
 #[test]
-fn listening_prints_what_is_signed_and_refuses_the_rest() {
+fn listening_takes_any_path_prints_what_is_signed_and_what_it_refuses() {
     let desk = desk();
     let key = signing_key([7; 32]);
     std::fs::write(desk.path().join("key"), format!("{key}\n")).unwrap();
@@ -127,11 +127,11 @@ fn listening_prints_what_is_signed_and_refuses_the_rest() {
     let address = line.trim_end().strip_prefix("listening on http://").unwrap().trim_end_matches('/').to_owned();
     let body = r#"{"id":"e1","type":"webhook_test","data":{"webhook_id":"w"}}"#;
     let secs = Clock::system().now().0 / 1_000_000;
-    let post = |signature: &str| {
+    let send = |method: &str, path: &str, signature: &str| {
         let mut stream = TcpStream::connect(&address).unwrap();
         write!(
             stream,
-            "POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\nwebhook-id: e1\r\nwebhook-timestamp: {secs}\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nwebhook-id: e1\r\nwebhook-timestamp: {secs}\r\n\
              webhook-signature: {signature}\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         )
@@ -140,8 +140,10 @@ fn listening_prints_what_is_signed_and_refuses_the_rest() {
         stream.read_to_string(&mut answer).unwrap();
         answer.split(' ').nth(1).unwrap().to_owned()
     };
-    assert_eq!(post(&sign(&signing_key([8; 32]), "e1", secs, body).unwrap()), "401");
-    assert_eq!(post(&sign(&key, "e1", secs, body).unwrap()), "200");
+    let ours = sign(&key, "e1", secs, body).unwrap();
+    assert_eq!(send("POST", "/hooks", &sign(&signing_key([8; 32]), "e1", secs, body).unwrap()), "401");
+    assert_eq!(send("PUT", "/", &ours), "405");
+    assert_eq!(send("POST", "/hooks/of/mine", &ours), "200");
     let mut printed = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut printed).unwrap();
     assert_eq!(printed.trim_end(), r#"{"id":"e1","type":"webhook_test","data":{"webhook_id":"w"}}"#);
@@ -149,5 +151,7 @@ fn listening_prints_what_is_signed_and_refuses_the_rest() {
     assert!(child.wait().unwrap().success());
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();
-    assert!(rest.contains("refused 1: not signed with this key"), "{rest}");
+    for refused in ["refused POST /hooks: not signed with this key\n", "refused PUT /: only POST is taken\n"] {
+        assert!(rest.contains(refused), "{rest}");
+    }
 }
