@@ -37,7 +37,7 @@ pub(super) struct WebhookResource {
     label: String,
     #[schema(format = DateTime)]
     created_at: String,
-    /// `ACTIVE` gets events. `OPEN` has failed again and again: one event is attempted now and then, and all are sent as soon as
+    /// `ACTIVE` gets events. `FAILING` has failed again and again: one event is attempted now and then, and all are sent as soon as
     /// one arrives. `PAUSED`, and `GONE` (it answered 410), wait for an operator. Events are kept in each.
     #[schema(value_type = String)]
     status: &'static str,

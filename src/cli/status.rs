@@ -53,7 +53,12 @@ impl Show {
         }
         let age = status.events.oldest_secs.map_or(String::new(), |secs| format!(", the oldest {secs} s old"));
         say!("{} deliveries pending{age}", status.events.pending);
-        status.webhooks.iter().for_each(|webhook| say!("  {}", of_webhook(webhook)));
+        for webhook in &status.webhooks {
+            say!("  {}", of_webhook(webhook));
+            if let Some(failure) = &webhook.last_failure {
+                say!("    last failure: {failure}");
+            }
+        }
         let waits =
             status.feed.lag_secs.map_or(String::new(), |secs| format!(", the oldest without a number {secs} s old"));
         say!("{} events in the feed{waits}", status.feed.last);

@@ -281,7 +281,7 @@ async fn test(db: &Db, id: &str, json: bool) -> anyhow::Result<bool> {
     };
     let Ok(attempted) = tokio::time::timeout(TEST_TIME_MAX, attempted).await else {
         let webhook = webhooks::by_id(&mut db.read().await?, id).await?;
-        bail!(unsent(&event_id, id, webhook.is_some_and(|webhook| webhook.status == Status::Open)));
+        bail!(unsent(&event_id, id, webhook.is_some_and(|webhook| webhook.status == Status::Failing)));
     };
     let (attempt, log) = attempted?;
     let (arrived, milliseconds) = (log.error.is_empty(), log.duration.as_millis());
@@ -300,11 +300,11 @@ async fn test(db: &Db, id: &str, json: bool) -> anyhow::Result<bool> {
 }
 
 /// Why a test event was not sent in time.
-fn unsent(event_id: &str, id: &str, is_open: bool) -> String {
+fn unsent(event_id: &str, id: &str, is_failing: bool) -> String {
     let secs = TEST_TIME_MAX.as_secs();
-    let why = if is_open {
+    let why = if is_failing {
         format!(
-            "webhook {id} is OPEN, it failed before and gets one event now and then; \
+            "webhook {id} is FAILING and gets one event now and then; \
              `landfall webhook resume {id} --reason TEXT` has it sent at once"
         )
     } else {
@@ -344,7 +344,7 @@ mod tests {
         let queued = "event e is queued and nobody sent it within 30 s: ";
         assert_eq!(unsent("e", "hook", false), format!("{queued}is `landfall run` running?"));
         let open = unsent("e", "hook", true);
-        assert!(open.starts_with(&format!("{queued}webhook hook is OPEN")), "{open}");
+        assert!(open.starts_with(&format!("{queued}webhook hook is FAILING")), "{open}");
         assert!(open.contains("`landfall webhook resume hook --reason TEXT`"), "{open}");
     }
 }

@@ -117,7 +117,9 @@ impl Delivery {
         let failures = claimed.failures.saturating_add(1);
         let wait = schedule::wait_after(failures, log.retry_after, (self.random)());
         let queue = if schedule::is_held(failures) { Queue::Held } else { Queue::Again };
-        deliveries::retry_at(tx, claimed, now.plus(wait), queue).await
+        // What fails as a probe of the first hour says nothing of its event, which would be held within that hour.
+        let uncounted = now.minus(schedule::PROBED_OFTEN);
+        deliveries::retry_at(tx, claimed, now.plus(wait), queue, uncounted).await
     }
 }
 
@@ -129,7 +131,7 @@ async fn learn(tx: &mut Tx, webhook: &str, endings: &[Ending], now: Timestamp) -
         endpoints::set_health(tx, webhook, before.status, after).await?;
     }
     // The first that arrives while it fails, or of what was held, lets all the others go.
-    let was_away = |ending: &Ending| before.status == Status::Open || schedule::is_held(ending.failures);
+    let was_away = |ending: &Ending| before.status == Status::Failing || schedule::is_held(ending.failures);
     if endings.iter().any(|ending| ending.outcome == Outcome::Arrived && was_away(ending)) {
         endpoints::set_releasing(tx, webhook).await?;
     }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::delivery::schedule::{is_held, wait_after};
+use crate::delivery::schedule::{PROBED_OFTEN, PROBED_OFTEN_WAIT_MAX, is_held, wait_after};
 use crate::delivery::slots::ENDPOINT_IN_FLIGHT_MAX;
 use crate::store::endpoints::{Health, Status};
 use crate::time::Timestamp;
@@ -21,6 +21,8 @@ const STRAIN_FIRST_BACK: u32 = 50;
 const STRAIN_AGAIN: u32 = 1;
 /// What `failures` is when it opens: from here on it counts the probes.
 const FAILURES_AT_OPENING: u32 = 5;
+/// So many probes count at first: their waits grow to a minute, and not beyond it during the first hour.
+const PROBES_AT_FIRST: u32 = 3;
 
 /// How an attempt went, as far as the endpoint is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +52,7 @@ pub(super) struct Ending {
 pub(super) fn after_all(before: Health, endings: &[Ending], now: Timestamp) -> Health {
     let is_trusted = before.in_flight_max >= ENDPOINT_IN_FLIGHT_MAX;
     let after = endings.iter().fold(before, |health, ending| after(health, ending, is_trusted, now));
-    let is_back = before.status == Status::Open && after.status != Status::Open;
+    let is_back = before.status == Status::Failing && after.status != Status::Failing;
     let most = if is_back { 1 } else { before.in_flight_max.saturating_mul(2).max(1) };
     let since = if after.status == before.status { before.since } else { now };
     Health { in_flight_max: after.in_flight_max.min(most), since, ..after }
@@ -58,14 +60,14 @@ pub(super) fn after_all(before: Health, endings: &[Ending], now: Timestamp) -> H
 
 fn after(health: Health, ending: &Ending, is_trusted: bool, now: Timestamp) -> Health {
     match (ending.outcome, health.status) {
-        (Outcome::Arrived, Status::Open) => {
+        (Outcome::Arrived, Status::Failing) => {
             Health { status: Status::Active, failures: 0, strain: 0, in_flight_max: 1, ..health }
         }
         (Outcome::Arrived, Status::Active) => {
             let in_flight_max = health.in_flight_max.saturating_mul(2).clamp(1, ENDPOINT_IN_FLIGHT_MAX);
             Health { failures: 0, strain: 0, in_flight_max, ..health }
         }
-        (Outcome::Gone, Status::Active | Status::Open) => Health { status: Status::Gone, ..health },
+        (Outcome::Gone, Status::Active | Status::Failing) => Health { status: Status::Gone, ..health },
         (Outcome::Failed, Status::Active) => {
             let strain = health.strain.saturating_add(strain_of(ending, health.since, is_trusted));
             let failures = health.failures.saturating_add(u32::from(ending.failures == 0)).min(FAILURES_AT_OPENING);
@@ -76,7 +78,7 @@ fn after(health: Health, ending: &Ending, is_trusted: bool, now: Timestamp) -> H
             }
         }
         // What began before it was opened is no probe.
-        (Outcome::Failed, Status::Open) if ending.began_at > health.since => {
+        (Outcome::Failed, Status::Failing) if ending.began_at > health.since => {
             open(Health { failures: health.failures.saturating_add(1), ..health }, ending, now)
         }
         (Outcome::Arrived | Outcome::Failed | Outcome::Gone, _) => health,
@@ -96,11 +98,16 @@ fn strain_of(ending: &Ending, since: Timestamp, is_trusted: bool) -> u32 {
 
 /// Nothing is attempted until the next probe.
 fn open(health: Health, ending: &Ending, now: Timestamp) -> Health {
-    let step = health.failures.saturating_sub(FAILURES_AT_OPENING).saturating_add(1);
-    let probe_at = now.plus(wait_after(step, ending.retry_after, ending.random));
     // Those that end together with the one that opens it are no probes either.
-    let since = if health.status == Status::Open { health.since } else { now };
-    Health { status: Status::Open, since, probe_at, ..health }
+    let since = if health.status == Status::Failing { health.since } else { now };
+    let is_recent = now.since(since) < PROBED_OFTEN;
+    let most = if is_recent { FAILURES_AT_OPENING + PROBES_AT_FIRST } else { u32::MAX };
+    let failures = health.failures.min(most);
+    let step = failures.saturating_sub(FAILURES_AT_OPENING).saturating_add(1);
+    let wait = wait_after(step, ending.retry_after, ending.random);
+    // A receiver that asks for longer is left alone.
+    let most = if is_recent { PROBED_OFTEN_WAIT_MAX.max(ending.retry_after.unwrap_or_default()) } else { wait };
+    Health { status: Status::Failing, since, failures, probe_at: now.plus(wait.min(most)), ..health }
 }
 
 #[cfg(test)]
@@ -134,7 +141,7 @@ mod tests {
     fn five_failures_in_a_row_open_it_and_one_that_arrives_begins_the_count_anew() {
         assert_eq!(all(&[Outcome::Failed; 4]), Health { failures: 4, strain: 80, ..WELL });
         let (since, probe_at) = (Timestamp(1), Timestamp(2_000_001));
-        let open = Health { status: Status::Open, failures: 5, strain: 100, since, probe_at, ..WELL };
+        let open = Health { status: Status::Failing, failures: 5, strain: 100, since, probe_at, ..WELL };
         assert_eq!(all(&[Outcome::Failed; 5]), open);
         assert_eq!(all(&[Outcome::Failed; 9]), open, "what was under way when it opened changes nothing");
         let broken = [&[Outcome::Failed; 4][..], &[Outcome::Arrived], &[Outcome::Failed; 4]].concat();
@@ -158,7 +165,7 @@ mod tests {
             health = after_all(health, &[Ending { failures, ..ending(Outcome::Failed) }], at(9));
         }
         assert_eq!((health.status, health.strain), (Status::Active, 86));
-        assert_eq!(after_all(health, &[ending(Outcome::Failed)], at(9)).status, Status::Open);
+        assert_eq!(after_all(health, &[ending(Outcome::Failed)], at(9)).status, Status::Failing);
     }
 
     #[test]
@@ -166,7 +173,7 @@ mod tests {
         let again = Ending { failures: 3, ..ending(Outcome::Failed) };
         let health = (0..99).fold(WELL, |health, _| after_all(health, &[again], at(9)));
         assert_eq!(health.status, Status::Active);
-        assert_eq!(after_all(health, &[again], at(9)).status, Status::Open);
+        assert_eq!(after_all(health, &[again], at(9)).status, Status::Failing);
         assert_eq!(after_all(after_all(health, &[ending(Outcome::Arrived)], at(9)), &[again], at(9)).strain, 1);
     }
 
@@ -176,7 +183,7 @@ mod tests {
         let failed = after_all(back, &[ending(Outcome::Failed)], at(9));
         assert_eq!((failed.status, failed.strain), (Status::Active, 50));
         let open = after_all(failed, &[ending(Outcome::Failed)], at(9));
-        assert_eq!((open.status, open.failures), (Status::Open, 5), "the first probe is soon");
+        assert_eq!((open.status, open.failures), (Status::Failing, 5), "the first probe is soon");
         assert_eq!(open.probe_at, at(11));
         let alone = (0..42).map(|failures| Ending { failures, ..ending(Outcome::Failed) });
         let alone = alone.fold(back, |health, ending| after_all(health, &[ending], at(9)));
@@ -188,16 +195,20 @@ mod tests {
     }
 
     #[test]
-    fn probes_are_made_by_the_schedule_and_a_receiver_is_answered() {
+    fn a_probe_comes_each_minute_for_an_hour_and_then_by_the_schedule_and_a_receiver_may_ask_for_more_time() {
         let mut health = after_all(WELL, &[ending(Outcome::Failed); 8], at(100));
-        let mut waits = Vec::new();
-        let mut now = at(100);
-        for _ in 0..13 {
+        let (mut waits, mut now) = (Vec::new(), at(100));
+        for _ in 0..100 {
             waits.push(health.probe_at.since(now).as_secs());
             now = health.probe_at;
-            health = after_all(health, &[Ending { began_at: now, failures: 9, ..ending(Outcome::Failed) }], now);
+            let random = u64::try_from(waits.len()).unwrap() * 7;
+            let random = if now.since(at(100)) < PROBED_OFTEN { random } else { 200 };
+            health =
+                after_all(health, &[Ending { began_at: now, failures: 9, random, ..ending(Outcome::Failed) }], now);
         }
-        assert_eq!(waits, [2, 5, 15, 60, 300, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 21_600, 21_600]);
+        let (often, rarely) = waits.split_at(waits.iter().position(|wait| *wait > 60).unwrap());
+        assert!(often.len() > 60 && often.iter().sum::<u64>() >= 3_600, "{often:?}");
+        assert_eq!(rarely[..9], [300, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 21_600, 21_600]);
         let health = after_all(WELL, &[ending(Outcome::Failed); 5], at(100));
         let busy = Ending { began_at: at(102), retry_after: Some(Duration::from_secs(90)), ..ending(Outcome::Failed) };
         assert_eq!(after_all(health, &[busy], at(102)).probe_at, at(192));

@@ -105,7 +105,7 @@ struct Taking {
 impl Taking {
     async fn serve(&mut self, tx: &mut Tx, endpoint: &Busy, now: Timestamp) -> Result<(), StoreError> {
         match endpoint.health.status {
-            Status::Open => self.probe(tx, endpoint, now).await,
+            Status::Failing => self.probe(tx, endpoint, now).await,
             Status::Active => {
                 self.release(tx, endpoint, now).await?;
                 self.looked_for(tx, endpoint).await?;
@@ -218,7 +218,7 @@ fn is_due(endpoint: &Busy, now: Timestamp) -> bool {
     let Busy { health, releasing, first, again, lapsed, waiting, held, any, .. } = endpoint;
     let may_probe = health.probe_at <= now;
     match health.status {
-        Status::Open => (may_probe && (*any || *lapsed || *waiting)) || (*first && is_overdue(health, now)),
+        Status::Failing => (may_probe && (*any || *lapsed || *waiting)) || (*first && is_overdue(health, now)),
         Status::Active => *releasing || *first || *again || *lapsed || *waiting || (*held && may_probe),
         Status::Paused | Status::Gone | Status::Deleted => false,
     }

@@ -11,6 +11,9 @@ const WAITS_SECS: [u64; 10] = [2, 5, 15, 60, 5 * 60, 15 * 60, 30 * 60, 60 * 60, 
 pub(super) const LAST_WAIT: Duration = Duration::from_secs(6 * 60 * 60);
 /// What was never attempted waits no longer than this for the probe of an endpoint that fails.
 pub(super) const FIRST_WAIT_MAX: Duration = Duration::from_secs(10 * 60);
+/// A webhook that fails is probed at least once a minute for so long.
+pub(super) const PROBED_OFTEN: Duration = Duration::from_secs(60 * 60);
+pub(super) const PROBED_OFTEN_WAIT_MAX: Duration = Duration::from_secs(60);
 /// So many attempts take seven and a half days, some hours more or less by chance; then it is held.
 const ATTEMPTS_MAX: u32 = 40;
 /// What a receiver may ask for in any case.

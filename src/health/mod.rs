@@ -28,7 +28,7 @@ pub use assets::AssetReport;
 pub use feed::FeedReport;
 pub use nobodys::NobodysReport;
 pub use sinks::SinkReport;
-pub use webhooks::WebhookReport;
+pub use webhooks::{FailureReport, WebhookReport};
 
 /// A watcher that has said nothing for so long is not there.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);

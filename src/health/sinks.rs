@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct SinkReport {
     pub id: String,
-    /// As a webhook's: ACTIVE, OPEN (it refuses what it is sent), PAUSED.
+    /// As a webhook's: ACTIVE, FAILING (it refuses what it is sent), PAUSED.
     pub status: String,
     /// `up`, `away` (not reached), `refused` (reached, and not what it must be), `silent` (no process publishes to it).
     pub state: &'static str,

@@ -1,10 +1,12 @@
 //! Webhooks in the status report: which of them fail, are put aside or hold events back, and whether what is due goes
 //! out. Nothing is dropped, so what nobody looks at would wait for ever.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::store::deliveries::Failure;
 use crate::store::endpoints::Status;
 use crate::store::status::{self, WebhookStatus};
 use crate::store::{Connection, StoreError};
@@ -19,7 +21,7 @@ const FAILURES_MAX: u64 = 13;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct WebhookReport {
     pub id: String,
-    /// ACTIVE, OPEN (it fails and is probed), PAUSED, GONE (it answered 410).
+    /// ACTIVE, FAILING (it is probed), PAUSED, GONE (it answered 410).
     pub status: &'static str,
     /// Since when; null when it never changed.
     pub since: Option<String>,
@@ -31,10 +33,33 @@ pub struct WebhookReport {
     pub oldest_due_secs: Option<u64>,
     /// How often one of them has failed in a row, of those that are tried next.
     pub failures: u64,
+    /// How one of those that have not arrived failed last; null when none failed.
+    pub last_failure: Option<FailureReport>,
     #[serde(skip)]
     state: Status,
     #[serde(skip)]
     state_secs: u64,
+}
+
+/// How an attempt failed: `landfall event show` has all of them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FailureReport {
+    pub at: String,
+    pub event_id: String,
+    pub error: String,
+}
+
+impl From<Failure> for FailureReport {
+    fn from(Failure { event_id, at, error }: Failure) -> Self {
+        FailureReport { at: at.to_string(), event_id, error }
+    }
+}
+
+impl fmt::Display for FailureReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FailureReport { at, event_id, error } = self;
+        write!(f, "{error} (at {at}, `landfall event show {event_id}`)")
+    }
 }
 
 impl WebhookReport {
@@ -44,7 +69,7 @@ impl WebhookReport {
     }
 
     fn of(webhook: WebhookStatus, now: Timestamp) -> Self {
-        let WebhookStatus { id, status, since, pending, held, due_at, failures } = webhook;
+        let WebhookStatus { id, status, since, pending, held, due_at, failures, last_failure } = webhook;
         WebhookReport {
             id,
             status: status.name(),
@@ -53,6 +78,7 @@ impl WebhookReport {
             held,
             oldest_due_secs: due_at.filter(|at| *at <= now).map(|at| now.since(at).as_secs()),
             failures,
+            last_failure: last_failure.map(FailureReport::from),
             state: status,
             state_secs: now.since(since).as_secs(),
         }
@@ -71,9 +97,12 @@ impl WebhookReport {
             Status::Active => self.late_secs().filter(|secs| *secs > lag_max.as_secs()).map(|secs| {
                 format!("a delivery has been due for {secs} s; is `landfall run` running, and can it keep up?")
             }),
-            // One that arrives now and then has it OPEN anew each time, and may be late all the same.
-            Status::Open if self.oldest_due_secs.unwrap_or_default().max(*state_secs) > lag_max.as_secs() => {
-                Some(format!("fails since {since}, {pending} deliveries wait; see `landfall event list --pending`"))
+            // One that arrives now and then has it FAILING anew each time, and may be late all the same.
+            Status::Failing if self.oldest_due_secs.unwrap_or_default().max(*state_secs) > lag_max.as_secs() => {
+                Some(format!(
+                    "fails since {since}, {pending} deliveries wait; once it is mended, `landfall webhook resume {id} --reason TEXT` \
+                     sends them at once"
+                ))
             }
             Status::Gone => Some(format!(
                 "answered 410 at {since}, {pending} deliveries wait for `landfall webhook resume {id} --reason TEXT`"
@@ -81,13 +110,14 @@ impl WebhookReport {
             Status::Paused if *pending > 0 && *state_secs > PAUSE_MAX.as_secs() => Some(format!(
                 "paused since {since}, {pending} deliveries wait for `landfall webhook resume {id} --reason TEXT`"
             )),
-            Status::Open | Status::Paused | Status::Deleted => None,
+            Status::Failing | Status::Paused | Status::Deleted => None,
         };
         let held = (*held > 0).then(|| format!("{held} deliveries failed for seven days and are held"));
-        // Too few for it to be OPEN, as where a receiver cannot read one of them.
+        // Too few for it to be FAILING, as where a receiver cannot read one of them.
         let failing = (*state == Status::Active && *failures >= FAILURES_MAX)
             .then(|| format!("a delivery failed {failures} times in a row; see `landfall event list --pending`"));
-        reported.into_iter().chain(failing).chain(held).map(|what| format!("webhook {id}: {what}")).collect()
+        let last = self.last_failure.as_ref().map_or_else(String::new, |failure| format!("; last failure: {failure}"));
+        reported.into_iter().chain(failing).chain(held).map(|what| format!("webhook {id}: {what}{last}")).collect()
     }
 }
 
@@ -99,8 +129,16 @@ mod tests {
 
     fn report(status: Status, since_secs: u64, change: impl FnOnce(&mut WebhookStatus)) -> WebhookReport {
         let since = NOW.minus(Duration::from_secs(since_secs));
-        let mut webhook =
-            WebhookStatus { id: "hook".to_owned(), status, since, pending: 0, held: 0, due_at: None, failures: 0 };
+        let mut webhook = WebhookStatus {
+            id: "hook".to_owned(),
+            status,
+            since,
+            pending: 0,
+            held: 0,
+            due_at: None,
+            failures: 0,
+            last_failure: None,
+        };
         change(&mut webhook);
         WebhookReport::of(webhook, NOW)
     }
@@ -121,12 +159,21 @@ mod tests {
         assert_eq!(complaints(&report(Status::Active, 9, |webhook| webhook.due_at = Some(NOW.plus(PAUSE_MAX)))), "");
 
         let waiting = |webhook: &mut WebhookStatus| webhook.pending = 3;
-        assert_eq!(complaints(&report(Status::Open, 60, waiting)), "", "it may pass");
-        let open = complaints(&report(Status::Open, 61, waiting));
-        assert!(open.starts_with("webhook hook: fails since 2027-01-15T07:58:59Z, 3 deliveries wait"), "{open}");
-        let flapping = complaints(&report(Status::Open, 5, due(7_200)));
+        assert_eq!(complaints(&report(Status::Failing, 60, waiting)), "", "it may pass");
+        let open = complaints(&report(Status::Failing, 61, waiting));
+        let expected = "webhook hook: fails since 2027-01-15T07:58:59Z, 3 deliveries wait; once it is mended, `landfall webhook \
+                        resume hook --reason TEXT` sends them at once";
+        assert_eq!(open, expected);
+        let failure = Failure { event_id: "e1".to_owned(), at: NOW, error: "the receiver answered 500".to_owned() };
+        let failed = complaints(&report(Status::Failing, 61, |webhook| {
+            webhook.pending = 3;
+            webhook.last_failure = Some(failure);
+        }));
+        let last = "; last failure: the receiver answered 500 (at 2027-01-15T08:00:00Z, `landfall event show e1`)";
+        assert_eq!(failed, format!("{expected}{last}"));
+        let flapping = complaints(&report(Status::Failing, 5, due(7_200)));
         assert!(flapping.starts_with("webhook hook: fails since 2027-01-15T07:59:55Z"), "{flapping}");
-        assert_eq!(complaints(&report(Status::Open, 5, due(60))), "");
+        assert_eq!(complaints(&report(Status::Failing, 5, due(60))), "");
         let gone = complaints(&report(Status::Gone, 1, waiting));
         assert!(gone.ends_with("3 deliveries wait for `landfall webhook resume hook --reason TEXT`"), "{gone}");
         assert_eq!(complaints(&report(Status::Paused, 86_400, waiting)), "", "a person meant it");

@@ -22,6 +22,9 @@ const ATTEMPTS_KEPT_MAX: u32 = 50;
 /// Of how many of a queue it is looked how old they are: of those that are due first.
 pub(super) const HEAD_MAX: i64 = 1_000;
 
+/// Among how many of a queue the last failure is looked for.
+const FAILED_MAX: i64 = 100;
+
 /// A delivery that is ours to attempt until its lease ends.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Claimed {
@@ -86,6 +89,14 @@ pub struct Age {
     pub waits_since: Option<Timestamp>,
 }
 
+/// How an attempt failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    pub event_id: String,
+    pub at: Timestamp,
+    pub error: String,
+}
+
 /// Where a delivery stands that is to be attempted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Queue {
@@ -135,12 +146,17 @@ statements! {
     CALL_OFF = "UPDATE deliveries SET next_us = CASE queue WHEN 'LEASED' THEN $4 ELSE next_us END, \
                 queue = CASE queue WHEN 'LEASED' THEN 'WAITING' ELSE queue END \
                 WHERE webhook_id = $1 AND aggregateid = $2 AND position > $3 AND state <> 'DELIVERED'";
-    RETRY = "UPDATE deliveries SET queue = $5, next_us = $4, failures = failures + 1 \
+    RETRY = "UPDATE deliveries SET queue = $5, next_us = $4, failures = failures + CASE WHEN EXISTS \
+               (SELECT 1 FROM webhooks WHERE id = $2 AND status = 'FAILING' AND status_since_us > $6) THEN 0 ELSE 1 END \
              WHERE event_id = $1 AND webhook_id = $2 AND attempt = $3 AND state = 'PENDING' AND queue = 'LEASED'";
     LOG = "INSERT INTO attempts (event_id, webhook_id, attempt, started_us, duration_us, status, error, response_head) \
            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (event_id, webhook_id, attempt) DO NOTHING";
     LAST_ATTEMPT = "SELECT attempt, started_us, duration_us, status, error, response_head FROM attempts \
                     WHERE event_id = $1 AND webhook_id = $2 ORDER BY attempt DESC LIMIT 1";
+    LAST_FAILURE = "SELECT attempts.event_id, started_us, error FROM (SELECT event_id FROM deliveries WHERE webhook_id = $1 \
+                      AND state = 'PENDING' AND queue = $2 ORDER BY next_us, event_id LIMIT $3) AS head \
+                    JOIN attempts ON attempts.event_id = head.event_id AND attempts.webhook_id = $1 \
+                    WHERE error <> '' ORDER BY started_us DESC, attempts.event_id LIMIT 1";
     AGE = "SELECT MIN(events.created_us), MIN(CASE WHEN failures > 0 OR queue = 'HELD' THEN events.created_us ELSE next_us END) \
            FROM (SELECT event_id, failures, queue, next_us FROM deliveries WHERE webhook_id = $1 AND state = 'PENDING' AND queue = $2 \
              ORDER BY next_us, event_id LIMIT $3) AS head JOIN events ON events.id = head.event_id";
@@ -254,11 +270,17 @@ pub async fn call_off_later(
     execute!(tx, CALL_OFF, webhook_id, aggregate_id, position, now.plus(LOOKED_AT_AGAIN).0).map(drop)
 }
 
-/// The claimed delivery did not arrive, or nobody knows: it is due again at `next`, or held then. False when the claim
-/// was no longer ours.
-pub async fn retry_at(tx: &mut Tx, claimed: &Claimed, next: Timestamp, queue: Queue) -> Result<bool, StoreError> {
+/// The claimed delivery did not arrive, or nobody knows: it is due again at `next`, or held then. It counts as a failure of the
+/// delivery, but where its webhook fails since a time behind `uncounted`. False when the claim was no longer ours.
+pub async fn retry_at(
+    tx: &mut Tx,
+    claimed: &Claimed,
+    next: Timestamp,
+    queue: Queue,
+    uncounted: Timestamp,
+) -> Result<bool, StoreError> {
     let Claimed { event_id, webhook_id, attempt, .. } = claimed;
-    Ok(execute!(tx, RETRY, event_id, webhook_id, i64::from(*attempt), next.0, queue.name())? == 1)
+    Ok(execute!(tx, RETRY, event_id, webhook_id, i64::from(*attempt), next.0, queue.name(), uncounted.0)? == 1)
 }
 
 /// Writes down how an attempt went; of very many, the newest stay.
@@ -293,6 +315,17 @@ pub async fn last_attempt(
         Ok((uint("attempt", attempt)?, log))
     };
     row.map(read).transpose()
+}
+
+/// How an attempt last failed of those deliveries that have not arrived and are tried next.
+pub async fn last_failure(connection: &mut impl Connection, webhook: &str) -> Result<Option<Failure>, StoreError> {
+    let mut last: Option<Failure> = None;
+    for queue in [Queue::Again, Queue::Held] {
+        let row = fetch_optional!(connection, (String, i64, String), LAST_FAILURE, webhook, queue.name(), FAILED_MAX)?;
+        let failure = row.map(|(event_id, at, error)| Failure { event_id, at: Timestamp(at), error });
+        last = last.into_iter().chain(failure).max_by_key(|failure| failure.at);
+    }
+    Ok(last)
 }
 
 /// How old what a webhook has not got is, by what is due first in each of its queues: to look at all of a backlog would take seconds.

@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(60);
 pub enum Status {
     Active,
     /// It fails: one event is attempted now and then, and nothing else.
-    Open,
+    Failing,
     /// By a person, until a person resumes it.
     Paused,
     /// It answered 410; until a person resumes it.
@@ -33,7 +33,7 @@ pub enum Status {
 pub struct Health {
     pub status: Status,
     pub since: Timestamp,
-    /// Active: how many events failed in a row. Open: those that opened it, and each probe since then.
+    /// Active: how many events failed in a row. Failing: those that opened the breaker, and each probe since then.
     pub failures: u32,
     /// What its failures in a row weigh.
     pub strain: u32,
@@ -75,7 +75,7 @@ statements! {
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'WAITING' AND next_us <= $1) AS waiting, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'HELD' AND next_us <= $1) AS held, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue IN ('FIRST', 'AGAIN', 'HELD')) AS any_left \
-            FROM webhooks WHERE status <> 'DELETED' AND status IN ('ACTIVE', 'OPEN') \
+            FROM webhooks WHERE status <> 'DELETED' AND status IN ('ACTIVE', 'FAILING') \
             AND (SELECT state FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' LIMIT 1) = 'PENDING' ORDER BY webhooks.id";
     HEALTH = "SELECT status, status_since_us, failures, strain, in_flight_max, probe_us, probed_us FROM webhooks WHERE id = $1" [" FOR NO KEY UPDATE"] "";
     SET_HEALTH = "UPDATE webhooks SET status = $2, status_since_us = $3, failures = $4, in_flight_max = $5, probe_us = $6, strain = $8 \
@@ -98,7 +98,7 @@ statements! {
                      UPDATE deliveries SET failures = 0, next_us = $2 WHERE webhook_id = $1 AND event_id IN (SELECT event_id FROM later)";
     PAUSE = "UPDATE webhooks SET status = 'PAUSED', status_since_us = $2 WHERE id = $1 AND status NOT IN ('PAUSED', 'DELETED')";
     RESUME = "UPDATE webhooks SET status = 'ACTIVE', status_since_us = $2, failures = 0, strain = 0, in_flight_max = 1, releasing = TRUE \
-              WHERE id = $1 AND status IN ('PAUSED', 'GONE', 'OPEN')";
+              WHERE id = $1 AND status IN ('PAUSED', 'GONE', 'FAILING')";
 }
 
 #[derive(FromRow)]
@@ -196,12 +196,12 @@ pub async fn resume(tx: &mut Tx, id: &str, now: Timestamp) -> Result<bool, Store
 }
 
 impl Status {
-    const ALL: [Status; 5] = [Status::Active, Status::Open, Status::Paused, Status::Gone, Status::Deleted];
+    const ALL: [Status; 5] = [Status::Active, Status::Failing, Status::Paused, Status::Gone, Status::Deleted];
 
     pub fn name(self) -> &'static str {
         match self {
             Status::Active => "ACTIVE",
-            Status::Open => "OPEN",
+            Status::Failing => "FAILING",
             Status::Paused => "PAUSED",
             Status::Gone => "GONE",
             Status::Deleted => "DELETED",

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use landfall_chain::{Chain, EndpointStatus};
 use sqlx::FromRow;
 
+use crate::store::deliveries::Failure;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, deliveries, endpoints, int, parsed, uint};
 use crate::time::Timestamp;
@@ -56,6 +57,8 @@ pub struct WebhookStatus {
     pub due_at: Option<Timestamp>,
     /// How often one of those that are tried again next has failed in a row.
     pub failures: u64,
+    /// How one of those that have not arrived failed last.
+    pub last_failure: Option<Failure>,
 }
 
 /// What a former watcher told of where its chain ends, and what it warned of.
@@ -233,9 +236,16 @@ pub async fn webhooks(connection: &mut impl Connection) -> Result<Vec<WebhookSta
             held: uint("count", held)?,
             due_at: [first, again, leased].into_iter().flatten().min().map(Timestamp),
             failures: uint("failures", failures.unwrap_or_default())?,
+            last_failure: None,
         })
     };
-    fetch_all!(connection, Row, WEBHOOKS, deliveries::HEAD_MAX)?.into_iter().map(read).collect()
+    let rows = fetch_all!(connection, Row, WEBHOOKS, deliveries::HEAD_MAX)?;
+    let mut webhooks = rows.into_iter().map(read).collect::<Result<Vec<WebhookStatus>, StoreError>>()?;
+    // Most have none.
+    for webhook in webhooks.iter_mut().filter(|webhook| webhook.failures > 0 || webhook.held > 0) {
+        webhook.last_failure = deliveries::last_failure(connection, &webhook.id).await?;
+    }
+    Ok(webhooks)
 }
 
 impl TryFrom<ChainRow> for ChainStatus {

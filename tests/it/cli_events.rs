@@ -97,6 +97,34 @@ async fn events_are_listed_and_one_is_shown_with_its_deliveries_and_attempts() {
 
 #[tokio::test]
 async fn events_of_an_identity_are_listed_shown_and_sent_again_from_the_command_line() {
+    #[tokio::test]
+    async fn the_last_failure_of_a_webhook_is_shown_wherever_one_asks_how_it_does() {
+        for engine in ENGINES {
+            let receiver = Receiver::scripted([Answer::Status(502)]).await;
+            let mut world = world(engine).await;
+            let desk = Desk::of(&world);
+            register(&world, "hook", &receiver.url("/")).await;
+            pay(&mut world, &[5]).await;
+            let id = desk.json(&["event", "list"]).remove(0)["id"].as_str().unwrap().to_owned();
+            assert!(!desk.run(&["webhook", "show", "hook"]).1.contains("last failure"), "{engine:?}");
+            tick(&world).await;
+            write(&world, "UPDATE webhooks SET status = 'FAILING', status_since_us = 1").await;
+            for command in [&["webhook", "show", "hook"][..], &["status"], &["health"]] {
+                let (_, printed, said) = desk.run(command);
+                assert!(
+                    printed.contains("the receiver answered 502 Bad Gateway (at 20"),
+                    "{command:?}: {printed}{said}"
+                );
+                assert!(printed.contains(&format!("`landfall event show {id}`")), "{command:?}: {printed}");
+            }
+            let (_, printed, _) = desk.run(&["health"]);
+            assert!(printed.contains("`landfall webhook resume hook --reason TEXT` sends them at once"), "{printed}");
+            assert_eq!(desk.json(&["webhook", "show", "hook"])[0]["last_failure"]["event_id"], id.as_str());
+            assert_eq!(desk.json(&["status"])[0]["webhooks"][0]["last_failure"]["event_id"], id.as_str());
+            world.close().await;
+        }
+    }
+
     for engine in ENGINES {
         let receiver = Receiver::scripted([]).await;
         let world = world(engine).await;

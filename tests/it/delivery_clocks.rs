@@ -43,7 +43,7 @@ async fn an_endpoint_whose_next_probe_a_clock_that_was_ahead_has_put_off_is_prob
         pay(&mut world, &[5]).await;
         write(
             &world,
-            "UPDATE webhooks SET status = 'OPEN', failures = 9, status_since_us = created_us + 31536000000000, \
+            "UPDATE webhooks SET status = 'FAILING', failures = 9, status_since_us = created_us + 31536000000000, \
              probed_us = created_us + 31536000000000, probe_us = created_us + 31536000000000",
         )
         .await;

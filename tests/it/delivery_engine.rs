@@ -92,7 +92,7 @@ async fn while_an_endpoint_fails_one_event_is_attempted_by_the_schedule_and_then
         pay(&mut world, &(1..=30).collect::<Vec<_>>()).await;
         let delivery = delivery(&world);
         assert_eq!(delivery.tick().await.unwrap(), done(0, 8), "as many as one endpoint may have");
-        assert_eq!(status_of(&world, "hook").await.0, "OPEN");
+        assert_eq!(status_of(&world, "hook").await.0, "FAILING");
         for wait_secs in [2, 5, 15, 60, 300] {
             assert_eq!(delivery.tick().await.unwrap(), Delivered::default(), "nothing until the probe is due");
             world.pass(Duration::from_secs(wait_secs));
@@ -123,7 +123,7 @@ async fn of_two_processes_one_probes_an_endpoint_that_fails() {
         pay(&mut world, &(1..=30).collect::<Vec<_>>()).await;
         let (one, other) = (delivery(&world), delivery(&world));
         one.tick().await.unwrap();
-        assert_eq!(status_of(&world, "hook").await.0, "OPEN");
+        assert_eq!(status_of(&world, "hook").await.0, "FAILING");
         let before = attempts(world.db()).await.len();
         for (probes, wait_secs) in (1..).zip([2, 5, 15, 60, 300]) {
             world.pass(Duration::from_secs(wait_secs));
@@ -259,7 +259,7 @@ async fn events_that_are_refused_for_ever_keep_back_no_others() {
         // Many of them do, until the next that is not refused is the probe.
         pay(&mut world, &[19, 29, 39, 49, 59]).await;
         delivery.tick().await.unwrap();
-        assert_eq!(status_of(&world, "hook").await.0, "OPEN");
+        assert_eq!(status_of(&world, "hook").await.0, "FAILING");
         for _ in 0..48 {
             world.pass(DAY / 24);
             delivery.tick().await.unwrap();

@@ -88,7 +88,7 @@ async fn an_endpoint_that_fails_again_behind_its_probe_costs_what_was_let_go_two
             for _ in 0..9 {
                 failed += delivery.tick().await.unwrap().to_be_retried;
             }
-            assert_eq!((failed, status_of(&world, "hook").await.0.as_str()), (2, "OPEN"), "{engine:?}");
+            assert_eq!((failed, status_of(&world, "hook").await.0.as_str()), (2, "FAILING"), "{engine:?}");
         }
         accepts.store(1_000, Ordering::SeqCst);
         world.pass(Duration::from_secs(600));
@@ -131,6 +131,41 @@ async fn a_new_event_waits_ten_minutes_at_most_for_the_probe_of_an_endpoint_that
 }
 
 #[tokio::test]
+async fn during_the_first_hour_a_probe_comes_each_minute_and_holds_no_event() {
+    for engine in ENGINES {
+        let (receiver, well) = refusing().await;
+        let mut world = world(engine).await;
+        register(&world, "hook", &receiver.url("/")).await;
+        pay(&mut world, &[1, 2, 3, 4, 5]).await;
+        let delivery = delivery(&world);
+        while status_of(&world, "hook").await.0 != "FAILING" {
+            delivery.tick().await.unwrap();
+        }
+        // The first waits are shorter.
+        world.pass(Duration::from_secs(60));
+        for minute in 0..58 {
+            assert_eq!(delivery.tick().await.unwrap(), done(0, 1), "{engine:?}: minute {minute}");
+            world.pass(Duration::from_secs(60));
+        }
+        let webhook = Status::read(world.db(), world.now()).await.unwrap().webhooks.remove(0);
+        assert_eq!(
+            (webhook.pending, webhook.held, webhook.failures),
+            (5, 0, 1),
+            "{engine:?}: its probes say nothing of them"
+        );
+        let failure = webhook.last_failure.unwrap();
+        assert_eq!(failure.error, "the receiver answered 500 Internal Server Error", "{engine:?}");
+
+        well.store(true, Ordering::Relaxed);
+        assert_eq!(delivery.tick().await.unwrap(), done(1, 0), "within a minute");
+        while delivery.tick().await.unwrap() != Delivered::default() {}
+        assert_all_in_order(&world, &receiver).await;
+        assert_eq!(Status::read(world.db(), world.now()).await.unwrap().webhooks.remove(0).last_failure, None);
+        world.close().await;
+    }
+}
+
+#[tokio::test]
 async fn three_refused_events_in_a_quiet_hour_keep_back_no_others() {
     let receiver = Receiver::new(|received| {
         let refused = amount_and_status(&received.body).0.ends_with('9');
@@ -163,7 +198,7 @@ async fn an_endpoint_that_fails_is_probed_also_when_all_that_is_left_waits_and_n
         assert_eq!(tick(&world).await, done(1, 0));
         // As one that stood aside while the earlier one was being acknowledged, and before that the endpoint failed.
         write(&world, "UPDATE deliveries SET queue = 'WAITING', next_us = 0 WHERE position = 1").await;
-        write(&world, "UPDATE webhooks SET status = 'OPEN', failures = 5").await;
+        write(&world, "UPDATE webhooks SET status = 'FAILING', failures = 5").await;
         assert_eq!(tick(&world).await, done(1, 0), "{engine:?}");
         assert_all_in_order(&world, &receiver).await;
         world.close().await;
@@ -203,7 +238,7 @@ async fn whoever_asks_how_things_are_is_reported_of_webhooks_that_hold_events_ba
         let Status { webhooks, events, .. } = Status::read(world.db(), world.now()).await.unwrap();
         assert_eq!(events.oldest_due_secs, None, "it fails: nothing is late for us");
         let [fails, paused] = &webhooks[..] else { panic!("{webhooks:?}") };
-        assert_eq!((fails.status, fails.pending, fails.held), ("OPEN", 6, 6));
+        assert_eq!((fails.status, fails.pending, fails.held), ("FAILING", 6, 6));
         assert_eq!((paused.status, paused.pending, paused.held), ("PAUSED", 6, 0));
         assert_eq!(paused.oldest_due_secs, Some(86_461));
         let complaints = of_webhooks(&Status::read(world.db(), world.now()).await.unwrap());

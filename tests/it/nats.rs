@@ -225,7 +225,7 @@ async fn a_stream_that_refuses_event_after_event_is_probed_by_one_and_then_gets_
         until_up(&world, &double, 1).await;
         let delivery = sink.delivery(&world);
         assert_eq!(delivery.tick().await.unwrap(), done(0, 8), "{engine:?}: what may be under way at once");
-        assert_eq!(status(world.db()).await.status, "OPEN", "{engine:?}");
+        assert_eq!(status(world.db()).await.status, "FAILING", "{engine:?}");
         assert_eq!(delivery.tick().await.unwrap(), done(0, 0), "{engine:?}: nothing before the probe");
         world.pass(Duration::from_secs(2));
         assert_eq!(delivery.tick().await.unwrap(), done(0, 1), "{engine:?}: one probe");
@@ -332,7 +332,8 @@ async fn a_sink_that_is_paused_keeps_its_events_also_over_a_restart_and_one_that
         tx.commit().await.unwrap();
         assert_eq!(sink.tick(&world).await, done(1, 0), "{engine:?}");
 
-        let refusing = "UPDATE webhooks SET status = 'OPEN', failures = 9, strain = 500, probe_us = 9000000000000000";
+        let refusing =
+            "UPDATE webhooks SET status = 'FAILING', failures = 9, strain = 500, probe_us = 9000000000000000";
         match world.db().pools() {
             Pools::Sqlite { write, .. } => drop(sqlx::query(refusing).execute(write).await.unwrap()),
             Pools::Postgres(pool) => drop(sqlx::query(refusing).execute(pool).await.unwrap()),

@@ -4,8 +4,9 @@ use anyhow::{Context, ensure};
 use serde::Serialize;
 
 use crate::cli::json_line;
+use crate::health::FailureReport;
 use crate::store::webhooks::{self, Webhook};
-use crate::store::{Db, sinks};
+use crate::store::{Db, deliveries, sinks};
 use crate::time::{Clock, Timestamp};
 use crate::webhook::verification_key;
 
@@ -26,6 +27,9 @@ struct Shown<'a> {
     /// How many events are held for one that was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     held: Option<u64>,
+    /// How a delivery that has not arrived failed last; only where one webhook is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_failure: Option<FailureReport>,
 }
 
 /// Those that were removed while events were undelivered: another webhook gets them by a replay.
@@ -57,8 +61,10 @@ pub(super) async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
 
 pub(super) async fn one(db: &Db, id: &str, json: bool) -> anyhow::Result<()> {
     ensure!(id != sinks::NATS, "{id} is a stream and no webhook: `landfall status` tells how it does");
-    let webhook = webhooks::by_id(&mut db.read().await?, id).await?.context("no webhook has this id")?;
-    let shown = Shown::of(&webhook, Clock::system().now());
+    let mut reader = db.read().await?;
+    let webhook = webhooks::by_id(&mut reader, id).await?.context("no webhook has this id")?;
+    let last_failure = deliveries::last_failure(&mut reader, id).await?.map(FailureReport::from);
+    let shown = Shown { last_failure, ..Shown::of(&webhook, Clock::system().now()) };
     if json {
         say!("{}", json_line(&shown)?);
         return Ok(());
@@ -76,6 +82,9 @@ pub(super) async fn one(db: &Db, id: &str, json: bool) -> anyhow::Result<()> {
     }
     if !shown.allowed_networks.is_empty() {
         say!("may reach    {}", shown.allowed_networks);
+    }
+    if let Some(failure) = &shown.last_failure {
+        say!("last failure {failure}");
     }
     Ok(())
 }
@@ -95,6 +104,7 @@ impl<'a> Shown<'a> {
             verification_key: verification_key(&webhook.signing_key),
             allowed_networks: webhook.allowed_networks.to_string(),
             held: None,
+            last_failure: None,
         }
     }
 }

@@ -50,7 +50,7 @@ async fn what_waits_is_not_walked_over_again_and_is_due_when_the_earlier_has_arr
     assert_eq!(queues(&store).await, [named(0, "LEASED", 1), named(1, "WAITING", 0)]);
     assert_eq!(claim(&store, NOW, 9).await, [], "in no queue that is looked at");
     let next = NOW.plus(Duration::from_secs(2));
-    write(&store, async |tx| deliveries::retry_at(tx, &claimed[0], next, Queue::Again).await.unwrap()).await;
+    write(&store, async |tx| deliveries::retry_at(tx, &claimed[0], next, Queue::Again, NOW).await.unwrap()).await;
     assert_eq!(queues(&store).await, [named(0, "AGAIN", 1), named(1, "WAITING", 0)], "it has not arrived");
     let claimed = claim(&store, next, 9).await;
     write(&store, async |tx| deliveries::delivered(tx, &claimed[0], next).await.unwrap()).await;
@@ -62,7 +62,7 @@ async fn what_waits_and_nobody_calls_is_looked_at_again_after_an_hour(store: Tes
     let first = two_events(&store).await;
     assert_eq!(claim(&store, NOW, 9).await, []);
     write(&store, async |tx| {
-        deliveries::retry_at(tx, &first, NOW.plus(Duration::from_secs(1_000_000)), Queue::Again).await.unwrap()
+        deliveries::retry_at(tx, &first, NOW.plus(Duration::from_secs(1_000_000)), Queue::Again, NOW).await.unwrap()
     })
     .await;
     let hour = Duration::from_secs(3_600);
@@ -251,7 +251,7 @@ async fn a_later_event_of_a_deposit_waits_for_the_earlier_at_the_same_webhook_on
     };
     assert!(write(&store, async |tx| deliveries::delivered(tx, of("a"), NOW).await.unwrap()).await);
     let next = NOW.plus(Duration::from_secs(2));
-    assert!(write(&store, async |tx| deliveries::retry_at(tx, of("b"), next, Queue::Again).await.unwrap()).await);
+    assert!(write(&store, async |tx| deliveries::retry_at(tx, of("b"), next, Queue::Again, NOW).await.unwrap()).await);
     let claimed = claim(&store, NOW, 9).await;
     assert_eq!(claimed.len(), 1, "held at b, where the first is to be sent again");
     assert_eq!((claimed[0].event_id.clone(), claimed[0].webhook_id.clone()), name(&second, "a"));
@@ -277,7 +277,7 @@ async fn a_late_acknowledgement_changes_nothing(store: TestStore) {
     let held = write(&store, async |tx| {
         [
             deliveries::delivered(tx, &late, NOW).await.unwrap(),
-            deliveries::retry_at(tx, &late, NOW, Queue::Again).await.unwrap(),
+            deliveries::retry_at(tx, &late, NOW, Queue::Again, NOW).await.unwrap(),
         ]
     });
     assert_eq!(held.await, [false, false]);
@@ -288,7 +288,7 @@ async fn a_late_acknowledgement_changes_nothing(store: TestStore) {
         let held = write(&store, async |tx| {
             [
                 deliveries::delivered(tx, claimed, NOW).await.unwrap(),
-                deliveries::retry_at(tx, claimed, NOW, Queue::Again).await.unwrap(),
+                deliveries::retry_at(tx, claimed, NOW, Queue::Again, NOW).await.unwrap(),
             ]
         });
         assert_eq!(held.await, [false, false], "what has arrived is not sent again");
