@@ -112,7 +112,8 @@ impl App {
         for chain in chains {
             chain.start(&db, &owner, &mut workers).await?;
         }
-        started.get_or_init(|| Started { db: db.clone(), pulses: workers.pulses() });
+        let followed = config.chains.keys().copied().collect();
+        started.get_or_init(|| Started { db: db.clone(), pulses: workers.pulses(), chains: followed });
         info!("listening on http://{api}");
         Ok(App { db, api, workers })
     }

@@ -14,7 +14,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use landfall_chain::{Chain, Network};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use crate::api::{Limits, Settings};
@@ -25,7 +26,7 @@ use crate::key::Environment;
 use crate::secrets::{WRITTEN, is_doubtful};
 use crate::store::StoreUrl;
 
-pub use chain::{AssetConfig, ChainConfig, ProgramName, RpcConfig, TierConfig, WrappedName};
+pub use chain::{AssetConfig, ChainConfig, ProgramName, RpcConfig, TierConfig, WrappedName, agreeing};
 
 /// With all else that the process has open it stays below 1024, the usual limit of file descriptors.
 const CONNECTIONS_DEFAULT: usize = 800;
@@ -93,6 +94,7 @@ struct StoreSection {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ApiSection {
+    #[serde(deserialize_with = "socket")]
     listen: SocketAddr,
     environment: Environment,
     host: Option<String>,
@@ -109,6 +111,7 @@ struct ApiSection {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct AdminSection {
+    #[serde(deserialize_with = "socket")]
     listen: SocketAddr,
     host: Option<String>,
 }
@@ -277,6 +280,16 @@ impl ApiSection {
 /// What a host and its port are written with.
 fn is_of_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte)
+}
+
+/// An address and a port. What was written is shown where it can be nothing else: a secret may stand there by mistake.
+fn socket<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_| {
+        let found =
+            if text.len() <= 64 && text.bytes().all(is_of_host) { format!(", found {text:?}") } else { String::new() };
+        D::Error::custom(format!("expected an IP address and a port such as 127.0.0.1:8080{found}"))
+    })
 }
 
 /// Replaces every `${NAME}` in the strings below `value`, which stands at key `at`.
@@ -625,12 +638,20 @@ mod tests {
                 "config key chains.ETHEREUM_TESTNET.l1_blocks: expected at least 1",
             ),
             (
+                with("[api]\nlisten = \"localhost:8080\""),
+                "config key api.listen: expected an IP address and a port such as 127.0.0.1:8080, found \"localhost:8080\"",
+            ),
+            (
+                with("[admin]\nlisten = \"https://user:pass@host\""),
+                "config key admin.listen: expected an IP address and a port such as 127.0.0.1:8080",
+            ),
+            (
                 with("agree = 2"),
-                "config key chains.ETHEREUM_TESTNET.agree: expected 1 to 1: so many http or https endpoints are configured",
+                "config key chains.ETHEREUM_TESTNET.agree: expected 1, for one endpoint (http or https) is configured",
             ),
             (
                 with("agree = 0"),
-                "config key chains.ETHEREUM_TESTNET.agree: expected 1 to 1: so many http or https endpoints are configured",
+                "config key chains.ETHEREUM_TESTNET.agree: expected 1, for one endpoint (http or https) is configured",
             ),
             (
                 with(&format!("{TIER}finality = \"confirmations\"")),

@@ -1,6 +1,6 @@
 //! What operators decide: about chains (halt, resume, words in place of a rule, incidents resolved), about identities, and about
-//! the delivery of events. Each with who, when and why, in one transaction: in the audit, of identities with the identity
-//! (`landfall identity show`).
+//! the delivery of events. Each with who, when and why, in one transaction: in the audit (`landfall audit list`), of
+//! identities also with the identity (`landfall identity show`).
 //!
 //! The watchers read it at each tick; nothing here reaches into one. Time and the person are arguments.
 
@@ -200,7 +200,7 @@ impl Operator<'_> {
         Ok(Author { actor, reason, now })
     }
 
-    /// Writes down what is done about the delivery of events, in the transaction that does it.
+    /// Writes down what is done about no single chain, in the transaction that does it.
     ///
     /// # Errors
     /// See [`DecideError`].

@@ -1,5 +1,5 @@
 //! What operators decide about a chain: halt, resume, and words in place of a rule, each with a reason and an entry in
-//! the audit, which also has what people do about the delivery of events and about API keys.
+//! the audit, which also has what people do about identities, the delivery of events and API keys.
 //!
 //! A word in place of a rule ends by time or when it is cleared. It never changes what a deposit needs in order to be
 //! credited: a leg in a block of our own chain, read again and proved again.

@@ -142,7 +142,7 @@ pub(super) async fn open(
     let opened = registry::open_account(&state.db, &request, &account, &by).await;
     drop(turn);
     let (id, made) = opened.map_err(|error| refusal(error, &caller))?;
-    Ok((created(made), Json(load(&state, &id).await?)))
+    Ok((created(made), Json(load(&state, &id).await.map_err(Problem::behind_change)?)))
 }
 
 /// List accounts

@@ -102,7 +102,7 @@ pub(super) async fn open(
     let actor = caller.actor();
     let by = Author { actor: &actor, reason: "", now: state.clock.now() };
     let (id, made) = registry::open_identity(&state.db, &request, &new, &by).await.map_err(replay)?;
-    Ok((created(made), load(&state, &id).await?))
+    Ok((created(made), load(&state, &id).await.map_err(Problem::behind_change)?))
 }
 
 /// Get an identity

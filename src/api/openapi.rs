@@ -25,7 +25,11 @@ use crate::identity::{IdentityStatus, IdentityType, SubStatus};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
-    info(title = "Landfall", version = "2", description = "Accounts of a custody service and their deposits.\n\nWhatever is refused is told as a `Problem`, but for what cannot \
+    info(title = "Landfall", version = "2", description = "Landfall watches blockchains for money that arrives at the accounts of a custody service. It confirms each deposit \
+        when it is final, and tells of it by signed webhooks and by this API.\n\nThe first request: make a key by \
+        `landfall key create --name me`, which prints it, and send \
+        `curl -H \"Authorization: Bearer <API_KEY>\" http://127.0.0.1:8080/v2/accounts`. With the key behind `Authorize` each \
+        operation on this page can be tried.\n\nWhatever is refused is told as a `Problem`, but for what cannot \
         be read as a request: a head that is malformed or does not name one host (400), that has more than 100 headers or is over 4 KiB above \
         what is taken (431; usually 20 KiB), or a transfer coding other than chunked (501). That is answered without a body and without `X-Request-Id`.\n\nAt most a quarter of the requests that are answered \
         at a time are of one API key, and a large body counts as several: more are `RATE_LIMITED`.",

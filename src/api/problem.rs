@@ -286,6 +286,11 @@ impl Problem {
         Problem { retry_after_secs: Some(AWAY_RETRY_SECS), ..Problem::new(Code::Overloaded, detail) }
     }
 
+    /// The same for a request that has changed something before: it is never told that nothing was done.
+    pub(super) fn behind_change(self) -> Self {
+        if self.kind == Code::Overloaded { Problem::failed() } else { self }
+    }
+
     pub(super) fn timeout() -> Self {
         Problem::new(Code::Timeout, "it took too long; whether it was done is not known".to_owned())
     }
@@ -390,5 +395,16 @@ impl IntoResponse for Problem {
         }
         response.extensions_mut().insert(self);
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_changed_something_is_never_reported_that_nothing_was_done() {
+        assert_eq!(Problem::overloaded().behind_change().kind, Code::Internal);
+        assert_eq!(Problem::nothing_here().behind_change().kind, Code::NotFound);
     }
 }

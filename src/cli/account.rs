@@ -11,9 +11,10 @@ use serde::Serialize;
 use crate::account::{AccountType, NewAccount, parse_csv};
 use crate::cli::{existing, json_line, load, open_or_make};
 use crate::config::Config;
+use crate::identity::{IdentityType, NewIdentity};
 use crate::registry::{self, AddAccountsError};
-use crate::store::Db;
-use crate::store::accounts::{self, AccountRow};
+use crate::store::accounts::{self, AccountRow, AddAccountError};
+use crate::store::{Db, identities};
 use crate::time::Clock;
 
 #[derive(Subcommand, Debug)]
@@ -31,7 +32,12 @@ pub(super) enum Account {
         address: Vec<String>,
     },
     /// Add accounts from a CSV file: account_id,type,chains,address and optionally identity_id; chains separated by |.
-    Import { file: PathBuf },
+    Import {
+        file: PathBuf,
+        /// Make the identities that the file names and that are not there: INDIVIDUAL, ACTIVE, as `identity add` does.
+        #[arg(long)]
+        create_identities: bool,
+    },
     /// Show the accounts and their addresses.
     List {
         /// A JSON object for each account, one a line.
@@ -64,25 +70,30 @@ impl Account {
                 let account = NewAccount::from_specs(&account, r#type.parse()?, &address)?;
                 let (config, accounts) = (load(config)?, std::slice::from_ref(&account));
                 registry::add_accounts(&open_or_make(&config.store).await?, accounts, Clock::system().now()).await?;
-                say!("account {} is watched on {} addresses", account.id, account.addresses.len());
+                let count = account.addresses.len();
+                say!("account {} is watched on {count} address{}", account.id, if count == 1 { "" } else { "es" });
                 report_unconfigured(&config, accounts);
                 Ok(())
             }
-            Account::Import { file } => import(config, &file).await,
+            Account::Import { file, create_identities } => import(config, &file, create_identities).await,
             Account::List { json } => list(&existing(config).await?, json).await,
         }
     }
 }
 
-async fn import(config: &Path, file: &Path) -> anyhow::Result<()> {
+async fn import(config: &Path, file: &Path, create_identities: bool) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let rows = parse_csv(&text).with_context(|| format!("{}: nothing was imported", file.display()))?;
     let (lines, accounts): (Vec<u64>, Vec<NewAccount>) = rows.into_iter().map(|row| (row.line, row.account)).unzip();
     let config = load(config)?;
-    match registry::add_accounts(&open_or_make(&config.store).await?, &accounts, Clock::system().now()).await {
+    let db = open_or_make(&config.store).await?;
+    if create_identities {
+        make_identities(&db, &accounts).await?;
+    }
+    match registry::add_accounts(&db, &accounts, Clock::system().now()).await {
         Err(AddAccountsError::Refused { index, added, error }) => {
             let line = lines.get(index).copied().unwrap_or_default();
-            bail!("{}: {}: line {line}: {error}", file.display(), so_far(added));
+            bail!("{}: {}: line {line}: {error}{}", file.display(), so_far(added), remedy(&error));
         }
         Err(AddAccountsError::Store { added, error }) => bail!("{}: {}: {error}", file.display(), so_far(added)),
         Ok(()) => {}
@@ -90,6 +101,27 @@ async fn import(config: &Path, file: &Path) -> anyhow::Result<()> {
     say!("{} rows imported", lines.len());
     report_unconfigured(&config, &accounts);
     Ok(())
+}
+
+/// Makes those that are named and not there. One that is there stays as it is.
+async fn make_identities(db: &Db, accounts: &[NewAccount]) -> anyhow::Result<()> {
+    let new = NewIdentity { kind: IdentityType::Individual, label: String::new(), fiat_operations_enabled: false };
+    let named: BTreeSet<&String> = accounts.iter().filter_map(|account| account.identity_id.as_ref()).collect();
+    for id in named {
+        if identities::by_id(&mut db.read().await?, id).await?.is_none() {
+            let made = registry::add_identity(db, id, &new, Clock::system().now()).await?;
+            say!("identity {} is {}", made.id, made.status);
+        }
+    }
+    Ok(())
+}
+
+/// What a person can do about it.
+fn remedy(error: &AddAccountError) -> String {
+    let AddAccountError::NoIdentity(id) = error else { return String::new() };
+    format!(
+        "; `landfall identity add --identity {id} --type INDIVIDUAL` makes it, --create-identities all that the file names"
+    )
 }
 
 /// What became of a file that was not imported to its end.

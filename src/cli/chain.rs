@@ -5,15 +5,11 @@ use std::time::Duration;
 use anyhow::ensure;
 use clap::Subcommand;
 use landfall_chain::Chain as ChainName;
-use serde::Serialize;
 
-use crate::cli::{Why, as_operator, duration, json_line};
-use crate::config::Config;
-use crate::overrides::AuditEntry;
-use crate::store::{Db, audit};
-
-/// How many entries of the audit are shown.
-const AUDIT_ROWS: u32 = 1_000;
+use crate::cli::{Why, as_operator, audit, duration};
+use crate::config::{Config, agreeing};
+use crate::store::Db;
+use crate::store::audit::About;
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Chain {
@@ -35,8 +31,10 @@ pub(super) enum Chain {
         #[command(subcommand)]
         action: Override,
     },
-    /// Show who decided what, and why, newest first; also about webhooks, events and API keys.
+    /// As `landfall audit list`, of what was decided about chains alone.
     Audit {
+        /// Only about this one.
+        chain: Option<ChainName>,
         /// A JSON object for each entry, one a line.
         #[arg(long)]
         json: bool,
@@ -79,26 +77,13 @@ pub(super) enum Override {
     },
 }
 
-#[derive(Serialize)]
-struct AuditLine<'a> {
-    at: String,
-    actor: &'a str,
-    action: &'a str,
-    chain: Option<ChainName>,
-    what: &'a str,
-    reason: &'a str,
-}
-
 impl Chain {
     pub(super) async fn run(self, db: &Db, config: &Config) -> anyhow::Result<()> {
         if let Some(chain) = self.name() {
             let readable = config.chain(chain)?.readable();
             if let Chain::Override { action: Override::Finality { agree, .. }, .. } = &self {
                 let are_there = usize::try_from(*agree).is_ok_and(|agree| agree <= readable);
-                ensure!(
-                    are_there,
-                    "{chain}: expected --agree 1 to {readable}: so many http or https endpoints are configured"
-                );
+                ensure!(are_there, "{chain}: --agree: {}", agreeing(readable));
             }
         }
         match self {
@@ -111,10 +96,8 @@ impl Chain {
                 say!("{chain} goes on");
             }
             Chain::Override { chain, action } => action.run(db, chain).await?,
-            Chain::Audit { json } => {
-                for entry in audit::newest(&mut db.read().await?, AUDIT_ROWS).await? {
-                    say!("{}", if json { json_line(&AuditLine::of(&entry))? } else { line(&entry) });
-                }
+            Chain::Audit { chain, json } => {
+                audit::list(db, chain.map_or(About::Chains, About::Chain), json).await?;
             }
         }
         Ok(())
@@ -154,18 +137,4 @@ impl Override {
         }
         Ok(())
     }
-}
-
-impl<'a> AuditLine<'a> {
-    fn of(entry: &'a AuditEntry) -> Self {
-        let AuditEntry { at, actor, action, chain, what, reason } = entry;
-        AuditLine { at: at.to_string(), actor, action, chain: *chain, what, reason }
-    }
-}
-
-fn line(entry: &AuditEntry) -> String {
-    let AuditEntry { at, actor, action, chain, what, reason } = entry;
-    let chain = chain.map_or("-", ChainName::name);
-    let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-    format!("{at} {chain} {actor} {action} {what}{reason}")
 }

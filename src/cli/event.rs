@@ -50,9 +50,12 @@ pub(super) enum Event {
     },
     /// Send events again, in the order of each deposit and identity, but for statuses that are not sent. Receivers deduplicate
     /// them as ever.
+    #[command(
+        override_usage = "landfall event replay <ID | --account ID | --from TIME [--to TIME]> [--webhook ID] [OPTIONS] --reason TEXT"
+    )]
     Replay {
         /// This one.
-        #[arg(required_unless_present_any = ["account", "from", "to"], conflicts_with_all = ["account", "from", "to"])]
+        #[arg(conflicts_with_all = ["account", "from", "to"])]
         id: Option<String>,
         #[command(flatten)]
         which: Which,
@@ -142,7 +145,7 @@ impl Event {
                     ensure!(known, "there is no webhook {webhook}");
                 }
                 let is_open = id.is_none() && which.account.is_none() && which.from.is_none();
-                ensure!(!is_open, "--to alone is all that was ever written up to then: say since when, by --from TIME");
+                ensure!(!is_open, "say which events: the id of one, --account ID, or since when by --from TIME");
                 let reason = reason.unwrap_or_default();
                 let done = as_operator(&reason, async |by| {
                     let to = webhook.as_deref();

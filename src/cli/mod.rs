@@ -9,6 +9,7 @@
 mod out;
 
 mod account;
+mod audit;
 mod bar;
 mod catch_up;
 mod chain;
@@ -94,6 +95,9 @@ enum Verb {
     /// Halt and resume a chain, put a word in place of its rules.
     #[command(subcommand)]
     Chain(chain::Chain),
+    /// What people decided.
+    #[command(subcommand)]
+    Audit(audit::Audit),
     /// What a person must look at.
     #[command(subcommand)]
     Incident(incident::Incident),
@@ -158,7 +162,7 @@ impl Cli {
             Verb::Run(run) => return run.run(&load(&config)?, bars).await,
             Verb::Migrate => drop(app::open_once(&load(&config)?.store, Migrate::Always).await?),
             Verb::Health(health) => return health.run(&load(&config)?).await,
-            Verb::Status(show) => show.run(&existing(&config).await?).await?,
+            Verb::Status(show) => show.run(&load(&config)?).await?,
             Verb::Account(account) => account.run(&config).await?,
             Verb::Identity(identity) => identity.run(&config).await?,
             Verb::Key(key) => key.run(&config).await?,
@@ -173,6 +177,7 @@ impl Cli {
                 let config = load(&config)?;
                 chain.run(&open_existing(&config.store).await?, &config).await?;
             }
+            Verb::Audit(audit) => audit.run(&config).await?,
             Verb::Incident(incident) => incident.run(&existing(&config).await?).await?,
             Verb::Openapi => out::write(format_args!("{}", crate::api::openapi_json())),
             Verb::Sandbox(sandbox) => return sandbox.run().await,

@@ -247,9 +247,10 @@ impl BackfillArgs {
         let mut backfill = Backfill::begin(watcher, job).await?;
         report_of_cut(chain, to, backfill.progress().until);
         if to.is_none() && chain.family() == Family::Evm {
+            let until = backfill.progress().until;
             complain!(
-                "{chain}: up to block {}, behind which the addresses are watched; for an asset that is listed since, say --to",
-                backfill.progress().until
+                "{chain}: reads up to block {until}. The blocks behind it are matched with these addresses by `landfall run`. \
+                 For an asset that was listed later, say with --to up to which block to read"
             );
         }
         let done = drive(&mut backfill, &Clock::system()).await?;

@@ -8,7 +8,6 @@ use clap::Args;
 use crate::cli::{duration, json_line, open_existing};
 use crate::config::Config;
 use crate::health::{ChainReport, EndpointReport, OverrideReport, SinkReport, Status, WebhookReport};
-use crate::store::Db;
 use crate::time::Clock;
 
 #[derive(Args, Debug)]
@@ -26,8 +25,10 @@ pub(super) struct Health {
 }
 
 impl Show {
-    pub(super) async fn run(self, db: &Db) -> anyhow::Result<()> {
-        let status = Status::read(db, Clock::system().now()).await?;
+    pub(super) async fn run(self, config: &Config) -> anyhow::Result<()> {
+        let db = open_existing(&config.store).await?;
+        let status = Status::read(&db, Clock::system().now()).await?;
+        let status = status.of_configured(&config.chains.keys().copied().collect());
         if self.json {
             say!("{}", json_line(&status)?);
             return Ok(());

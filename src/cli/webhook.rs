@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use clap::Subcommand;
 use serde::Serialize;
+use url::Url;
 
 use crate::cli::{Why, as_operator, duration, existing, json_line, load, open};
 use crate::deposit::DepositStatus;
@@ -20,7 +21,7 @@ use crate::resolver::Resolver;
 use crate::store::endpoints::Status;
 use crate::store::{Db, deliveries, endpoints, replay, sinks, webhooks};
 use crate::time::Clock;
-use crate::webhook::{AllowedNetworks, Cidr, PREVIOUS_KEY_TIME_MAX, symmetric_key, verification_key};
+use crate::webhook::{AllowedNetworks, Cidr, PREVIOUS_KEY_TIME_MAX, Target, symmetric_key, target, verification_key};
 
 /// How long a test event is waited for.
 const TEST_TIME_MAX: Duration = Duration::from_secs(30);
@@ -184,7 +185,7 @@ impl Add {
         });
         let added = added.await.map_err(|error| match error.downcast_ref() {
             Some(WebhookError::Url(error)) if error.needs_allowance() => {
-                anyhow::anyhow!("{error}; --allow-private CIDR takes it all the same")
+                anyhow::anyhow!("{error}; {}", allowance(&self.url))
             }
             _ => error,
         })?;
@@ -192,6 +193,17 @@ impl Add {
             say!("webhook {} sends to {}", added.id, added.url);
         }
         report_keys(&added.id, &added.signing_key, self.json)
+    }
+}
+
+/// Which flag takes a URL that leads inside.
+fn allowance(url: &str) -> String {
+    match Url::parse(url).map(|url| target(&url)) {
+        Ok(Ok(Target::Address(address))) => {
+            let bits = if address.is_ipv4() { 32 } else { 128 };
+            format!("`--allow-private {address}/{bits}` lets it be sent to")
+        }
+        _ => "`--allow-private` with the network of its addresses, such as `--allow-private 10.0.0.0/8`, lets it be sent to".to_owned(),
     }
 }
 

@@ -200,6 +200,14 @@ pub(super) enum NativeName {
     LogTransfer,
 }
 
+/// How many endpoints may have to agree, where so many can be asked.
+pub fn agreeing(readable: usize) -> String {
+    match readable {
+        1 => "expected 1, for one endpoint (http or https) is configured".to_owned(),
+        _ => format!("expected 1 to {readable}, for {readable} endpoints (http or https) are configured"),
+    }
+}
+
 impl ChainSection {
     /// What it says, when its keys can be so.
     pub(super) fn check(self, chain: Chain, at: &str) -> Result<ChainConfig, ConfigError> {
@@ -224,8 +232,7 @@ impl ChainSection {
             return Err(key(&format!("{at}.rpc[{again}]"), what));
         }
         if self.agree.is_some_and(|agree| !(1..=readable).contains(&agree)) {
-            let what = format!("expected 1 to {readable}: so many http or https endpoints are configured");
-            return Err(key(&format!("{at}.agree"), what));
+            return Err(key(&format!("{at}.agree"), agreeing(readable)));
         }
         let poll_ms = self.poll_ms.unwrap_or(POLL_MS_MIN);
         if !(POLL_MS_MIN..=POLL_MS_MAX).contains(&poll_ms) {

@@ -4,6 +4,7 @@
 //! `/livez` says that the workers' loops turn, and asks neither store nor node: a store that is down must not make
 //! a supervisor restart everything.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
 
@@ -12,17 +13,19 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use landfall_chain::Chain;
 
 use crate::health::{HEARTBEAT_MAX, Status};
 use crate::hosts;
 use crate::store::Db;
 use crate::time::{Clock, Pulse};
 
-/// What there is to ask once the store is open: the store, and the pulses of the workers.
+/// What there is to ask once the store is open: the store, the pulses of the workers, and which chains are followed.
 #[derive(Debug)]
 pub struct Started {
     pub db: Db,
     pub pulses: Vec<Pulse>,
+    pub chains: BTreeSet<Chain>,
 }
 
 #[derive(Clone, Debug)]
@@ -61,7 +64,7 @@ async fn readyz(State(admin): State<Admin>) -> Response {
 async fn status(State(admin): State<Admin>) -> Response {
     let Some(started) = admin.started.get() else { return not_open() };
     match Status::read(&started.db, admin.clock.now()).await {
-        Ok(status) => Json(status).into_response(),
+        Ok(status) => Json(status.of_configured(&started.chains)).into_response(),
         Err(error) => unavailable(error),
     }
 }

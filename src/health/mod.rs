@@ -30,6 +30,8 @@ pub use nobodys::NobodysReport;
 pub use sinks::SinkReport;
 pub use webhooks::{FailureReport, WebhookReport};
 
+/// What an alarm of an open incident begins with.
+const INCIDENT: &str = "incident ";
 /// A watcher that has said nothing for so long is not there.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
 
@@ -157,6 +159,22 @@ impl Status {
         Ok(Status { chains, events, feed, webhooks, sinks })
     }
 
+    /// With nothing of what the watchers of other chains than these said last, for nobody follows those any more. Their incidents
+    /// that are open are kept.
+    #[must_use]
+    pub fn of_configured(mut self, configured: &BTreeSet<Chain>) -> Self {
+        for report in &mut self.chains {
+            if !configured.iter().any(|chain| chain.name() == report.chain) {
+                "not configured any more".clone_into(&mut report.state);
+                report.alarms.retain(|alarm| alarm.starts_with(INCIDENT));
+                report.endpoints.clear();
+                [report.lag_blocks, report.lag_secs] = [None; 2];
+                [&mut report.reason, &mut report.proof, &mut report.traces_reason].into_iter().for_each(String::clear);
+            }
+        }
+        self
+    }
+
     /// What is wrong with the `expected` chains, the feed, webhooks and sinks; empty when all is well.
     pub fn complaints(&self, expected: &BTreeSet<Chain>, lag_max: Duration) -> Vec<String> {
         let mut complaints = Vec::new();
@@ -183,11 +201,14 @@ impl ChainReport {
         let ever_caught_up = status.caught_up_at != Timestamp::EPOCH;
         let of_chain = incidents.iter().filter(|incident| incident.chain == status.chain).map(alarm);
         let alarms = status.alarms.into_iter().chain(of_chain).collect();
+        // It stands below the chain's name.
+        let named = format!("{}: ", status.chain);
+        let reason = status.reason.strip_prefix(&named).unwrap_or(&status.reason).to_owned();
         let in_force = |decision: &Decision| decision.action.replaces_a_rule() && decision.until > now;
         ChainReport {
             chain: status.chain.name(),
             state: status.state,
-            reason: status.reason,
+            reason,
             latest: status.latest,
             finalized: status.finalized,
             cursor: status.cursor,
@@ -269,7 +290,8 @@ impl ChainReport {
             ));
         }
         if self.state == "halted" {
-            return Some(format!("halted: {}", self.reason));
+            let said = self.reason.starts_with("halted ");
+            return Some(if said { self.reason.clone() } else { format!("halted: {}", self.reason) });
         }
         let why = if self.reason.is_empty() { String::new() } else { format!(" ({})", self.reason) };
         match self.lag_secs {
@@ -282,7 +304,7 @@ impl ChainReport {
 
 fn alarm(incident: &Incident) -> String {
     let Incident { id, kind, opened_at, .. } = incident;
-    format!("incident {id}, {kind}, is open since {opened_at}; see `landfall incident show {id}`")
+    format!("{INCIDENT}{id}, {kind}, is open since {opened_at}; see `landfall incident show {id}`")
 }
 
 impl From<Decision> for OverrideReport {

@@ -41,8 +41,18 @@ impl Operator<'_> {
         identities::change(&mut tx, &before, &after, &decided).await?;
         let changed = IdentityChanged { before: &before, after: &after, reason: self.reason, at: self.now };
         announce(&mut tx, &changed).await?;
+        self.record(&mut tx, audited(change), id).await?;
         tx.commit().await?;
         Ok(after)
+    }
+}
+
+/// The name of a change in the audit.
+fn audited(change: Change) -> &'static str {
+    match change {
+        Change::Suspend => "suspend_identity",
+        Change::Reinstate => "reinstate_identity",
+        Change::Terminate => "terminate_identity",
     }
 }
 

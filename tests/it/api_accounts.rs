@@ -210,7 +210,7 @@ async fn what_a_key_opens_stands_in_the_audit_once_with_the_key() {
         assert_eq!(again.0, StatusCode::OK);
         api.post("/v2/identities", &json!({ "request_id": "i-1", "type": "INDIVIDUAL" })).await;
         api.post("/v2/accounts", &form("r-2", &identity, ADDRESS)).await;
-        let entries = audit::newest(&mut api.db().read().await.unwrap(), 10).await.unwrap();
+        let entries = audit::newest(&mut api.db().read().await.unwrap(), audit::About::All, 10).await.unwrap();
         let opened = entries.iter().filter(|entry| entry.action.starts_with("open_"));
         let mut opened: Vec<_> = opened.map(|entry| (&*entry.actor, &*entry.action, &*entry.what)).collect();
         opened.sort_unstable();

@@ -139,7 +139,7 @@ async fn what_a_client_does_about_webhooks_stands_in_the_audit_under_its_key() {
         for status in [200, 404] {
             assert_eq!(api.send(Method::DELETE, &path, None).await.0, status);
         }
-        let found = audit::newest(&mut api.store.db.read().await.unwrap(), 3).await.unwrap();
+        let found = audit::newest(&mut api.store.db.read().await.unwrap(), audit::About::All, 3).await.unwrap();
         let entry = |after: i64, action: &str, what: String| AuditEntry {
             at: Timestamp(NOON.0 + after),
             actor: format!("API key {}", api.key.id()),

@@ -172,7 +172,8 @@ fn a_csv_file_is_imported_whole_or_not_at_all() {
     let bad = import(&format!("a,SEGREGATED,BASE_MAINNET,{ADDRESS},nobody\n"));
     assert_eq!(
         text(&bad.stderr),
-        "landfall: accounts.csv: nothing was imported: line 2: there is no identity nobody\n"
+        "landfall: accounts.csv: nothing was imported: line 2: there is no identity nobody; `landfall identity add --identity nobody \
+         --type INDIVIDUAL` makes it, --create-identities all that the file names\n"
     );
 
     let rows = format!(
@@ -185,6 +186,23 @@ fn a_csv_file_is_imported_whole_or_not_at_all() {
     assert!(import(&rows).status.success(), "the same rows again are no error");
     let listed: Value = serde_json::from_str(&desk.ok(&["account", "list", "--json"])).unwrap();
     assert_eq!(listed["addresses"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn an_import_makes_the_identities_that_its_file_names_when_it_is_reported_to() {
+    let desk = Desk::new(CONFIG);
+    desk.ok(&["migrate"]);
+    desk.ok(&["identity", "add", "--identity", "firm", "--type", "BUSINESS"]);
+    let rows = format!(
+        "account_id,type,chains,address,identity_id\na,SEGREGATED,BASE_MAINNET,{ADDRESS},person-1\n\
+         b,SEGREGATED,POLYGON_MAINNET,{ADDRESS},firm\nc,OMNIBUS,BASE_SEPOLIA,{ADDRESS},\n"
+    );
+    std::fs::write(desk.path("accounts.csv"), rows).unwrap();
+    let import = ["account", "import", "accounts.csv", "--create-identities"];
+    assert_eq!(desk.ok(&import), "identity person-1 is ACTIVE\n3 rows imported\n");
+    assert_eq!(desk.ok(&import), "3 rows imported\n", "once");
+    let listed = desk.ok(&["identity", "list"]);
+    assert!(listed.contains("person-1 INDIVIDUAL ACTIVE") && listed.contains("firm BUSINESS ACTIVE"), "{listed}");
 }
 
 #[test]
@@ -255,7 +273,7 @@ fn what_is_done_about_keys_stands_in_the_audit_and_needs_a_reason_once_there_is_
     const PEM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/keys/ed25519.pub.pem");
     let desk = Desk::new(CONFIG);
     let audit = || -> Vec<Value> {
-        let entries = desk.ok(&["chain", "audit", "--json"]);
+        let entries = desk.ok(&["audit", "list", "--json"]);
         entries.lines().rev().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let key = desk.ok(&["key", "create", "--name", "backend", "--scope", "read,webhooks"]);
@@ -289,7 +307,7 @@ fn a_webhook_gives_its_secret_once_and_needs_leave_to_point_inside() {
     let line = desk.refused(&["webhook", "add", "--url", "https://127.0.0.1/hook"]);
     assert_eq!(
         line,
-        "landfall: webhook url: 127.0.0.1 is not reachable from the internet; --allow-private CIDR takes it all the same"
+        "landfall: webhook url: 127.0.0.1 is not reachable from the internet; `--allow-private 127.0.0.1/32` lets it be sent to"
     );
     let added = desk.ok(&[
         "webhook",
@@ -481,7 +499,7 @@ fn what_a_person_decides_about_a_chain_needs_a_reason_and_stands_in_the_audit() 
         ),
         (
             on_chain(&["finality", "--agree", "2", "--for", "30m", "--reason", "x"]),
-            "ETHEREUM_TESTNET: expected --agree 1 to 1: so many http or https endpoints are configured",
+            "ETHEREUM_TESTNET: --agree: expected 1, for one endpoint (http or https) is configured",
         ),
         (on_chain(&["clear", "--reason", " "]), "a decision needs a reason: --reason TEXT"),
         (
@@ -507,6 +525,13 @@ fn what_a_person_decides_about_a_chain_needs_a_reason_and_stands_in_the_audit() 
         [["halt", "node moves"], ["resume", "node moved"], ["finality", "one node is down"], ["clear", "it is back"]];
     assert_eq!(reported, expected);
     assert!(entries.iter().all(|entry| !entry["actor"].as_str().unwrap().is_empty()));
+    desk.ok(&["key", "create", "--name", "backend"]);
+    let lines = |arguments: &[&str]| desk.ok(arguments).lines().count();
+    assert_eq!((lines(&["audit", "list"]), lines(&["chain", "audit"])), (5, 4), "the key is of no chain");
+    for (chain, count) in [("ETHEREUM_TESTNET", 4), ("BASE_MAINNET", 0)] {
+        assert_eq!(lines(&["audit", "list", "--chain", chain]), count, "{chain}");
+        assert_eq!(lines(&["chain", "audit", chain]), count, "{chain}");
+    }
 }
 
 #[test]

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use landfall::delivery::Delivered;
 use landfall::event::TestEvent;
 use landfall::store::sinks::{self, Kind, NATS};
-use landfall::store::{Connection, Engine as Connected, events, status};
-use serde_json::Value;
+use landfall::store::status::{self, ChainStatus};
+use landfall::store::{Connection, Engine as Connected, events};
+use landfall_chain::Chain;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::delivery::{Answer, Receiver, amount_and_status, delivery, pay, register, tick, world};
@@ -96,35 +98,67 @@ async fn events_are_listed_and_one_is_shown_with_its_deliveries_and_attempts() {
 }
 
 #[tokio::test]
-async fn events_of_an_identity_are_listed_shown_and_sent_again_from_the_command_line() {
-    #[tokio::test]
-    async fn the_last_failure_of_a_webhook_is_shown_wherever_one_asks_how_it_does() {
-        for engine in ENGINES {
-            let receiver = Receiver::scripted([Answer::Status(502)]).await;
-            let mut world = world(engine).await;
-            let desk = Desk::of(&world);
-            register(&world, "hook", &receiver.url("/")).await;
-            pay(&mut world, &[5]).await;
-            let id = desk.json(&["event", "list"]).remove(0)["id"].as_str().unwrap().to_owned();
-            assert!(!desk.run(&["webhook", "show", "hook"]).1.contains("last failure"), "{engine:?}");
-            tick(&world).await;
-            write(&world, "UPDATE webhooks SET status = 'FAILING', status_since_us = 1").await;
-            for command in [&["webhook", "show", "hook"][..], &["status"], &["health"]] {
-                let (_, printed, said) = desk.run(command);
-                assert!(
-                    printed.contains("the receiver answered 502 Bad Gateway (at 20"),
-                    "{command:?}: {printed}{said}"
-                );
-                assert!(printed.contains(&format!("`landfall event show {id}`")), "{command:?}: {printed}");
-            }
-            let (_, printed, _) = desk.run(&["health"]);
-            assert!(printed.contains("`landfall webhook resume hook --reason TEXT` sends them at once"), "{printed}");
-            assert_eq!(desk.json(&["webhook", "show", "hook"])[0]["last_failure"]["event_id"], id.as_str());
-            assert_eq!(desk.json(&["status"])[0]["webhooks"][0]["last_failure"]["event_id"], id.as_str());
-            world.close().await;
+async fn the_last_failure_of_a_webhook_is_shown_wherever_one_asks_how_it_does() {
+    for engine in ENGINES {
+        let receiver = Receiver::scripted([Answer::Status(502)]).await;
+        let mut world = world(engine).await;
+        let desk = Desk::of(&world);
+        register(&world, "hook", &receiver.url("/")).await;
+        pay(&mut world, &[5]).await;
+        let id = desk.json(&["event", "list"]).remove(0)["id"].as_str().unwrap().to_owned();
+        assert!(!desk.run(&["webhook", "show", "hook"]).1.contains("last failure"), "{engine:?}");
+        tick(&world).await;
+        write(&world, "UPDATE webhooks SET status = 'FAILING', status_since_us = 1").await;
+        for command in [&["webhook", "show", "hook"][..], &["status"], &["health"]] {
+            let (_, printed, said) = desk.run(command);
+            assert!(printed.contains("the receiver answered 502 Bad Gateway (at 20"), "{command:?}: {printed}{said}");
+            assert!(printed.contains(&format!("`landfall event show {id}`")), "{command:?}: {printed}");
         }
+        let (_, printed, _) = desk.run(&["health"]);
+        assert!(printed.contains("`landfall webhook resume hook --reason TEXT` sends them at once"), "{printed}");
+        assert_eq!(desk.json(&["webhook", "show", "hook"])[0]["last_failure"]["event_id"], id.as_str());
+        assert_eq!(desk.json(&["status"])[0]["webhooks"][0]["last_failure"]["event_id"], id.as_str());
+        world.close().await;
     }
+}
 
+#[tokio::test]
+async fn a_chain_that_is_not_configured_any_more_is_reported_as_such_and_not_with_its_last_failure() {
+    for engine in ENGINES {
+        let world = world(engine).await;
+        let desk = Desk::of(&world);
+        let mut tx = world.db().begin().await.unwrap();
+        for chain in [Chain::EthereumTestnet, Chain::BaseMainnet] {
+            let status = ChainStatus {
+                chain,
+                state: "failing".to_owned(),
+                reason: format!("{chain}: no node answers"),
+                proof: String::new(),
+                latest: Some(9),
+                finalized: None,
+                cursor: None,
+                caught_up_at: world.now(),
+                heartbeat_at: world.now(),
+                endpoints: Vec::new(),
+                finalized_at: world.now(),
+                alarms: vec!["finality stalls".to_owned()],
+            };
+            status::record(&mut tx, &status, &[]).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        let chains = desk.json(&["status"]).remove(0)["chains"].clone();
+        let reported = |nth: usize| ["chain", "state", "reason"].map(|field| chains[nth][field].as_str().unwrap());
+        assert_eq!(reported(0), ["BASE_MAINNET", "not configured any more", ""], "{engine:?}");
+        assert_eq!(reported(1), ["ETHEREUM_TESTNET", "failing", "no node answers"], "{engine:?}");
+        assert_eq!((&chains[0]["alarms"], &chains[0]["latest"]), (&json!([]), &json!(9)), "{engine:?}");
+        let (_, printed, _) = desk.run(&["status"]);
+        assert_eq!(printed.matches("no node answers").count(), 1, "{printed}");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn events_of_an_identity_are_listed_shown_and_sent_again_from_the_command_line() {
     for engine in ENGINES {
         let receiver = Receiver::scripted([]).await;
         let world = world(engine).await;
@@ -132,6 +166,10 @@ async fn events_of_an_identity_are_listed_shown_and_sent_again_from_the_command_
         register(&world, "hook", &receiver.url("/")).await;
         let (code, _, said) = desk.run(&["identity", "suspend", "default", "--reason", "a fraud report"]);
         assert_eq!(code, Some(0), "{said}");
+        let audited = desk.json(&["audit", "list"]).remove(0);
+        let audited = ["action", "what", "reason"].map(|field| audited[field].as_str().unwrap());
+        assert_eq!(audited, ["suspend_identity", "default", "a fraud report"], "{engine:?}");
+        assert_eq!(desk.json(&["chain", "audit"]).len(), 0, "{engine:?}: it is about no chain");
         let listed = desk.json(&["event", "list", "--account", "alice"]);
         let [event] = &listed[..] else { panic!("{listed:?}") };
         let fields = ["type", "aggregate_id", "account_id", "status"].map(|field| event[field].as_str().unwrap());
@@ -244,14 +282,17 @@ async fn a_replay_sends_again_in_order_and_a_dry_run_changes_nothing() {
         }
         assert_eq!((late.received().len(), receiver.received().len()), (4, 9), "that one only");
         assert_eq!(desk.run(&["event", "replay", "no-such-id", "--reason", "a test"]).0, Some(2));
-        assert_eq!(
-            desk.run(&["event", "replay", "--reason", "a test"]).0,
-            Some(2),
-            "all events are never meant by nothing"
+        // All events are never meant by nothing, nor all for one webhook, nor all up to some time.
+        let said = "landfall: say which events: the id of one, --account ID, or since when by --from TIME\n";
+        for which in [&[][..], &["--webhook", "late"], &["--to", "2001-01-01T00:00:00Z"]] {
+            let command = [&["event", "replay", "--reason", "a test"], which].concat();
+            assert_eq!(desk.run(&command), (Some(2), String::new(), said.to_owned()));
+        }
+        let (_, usage, _) = desk.run(&["event", "replay", "--help"]);
+        assert!(
+            usage.contains("Usage: landfall event replay <ID | --account ID | --from TIME [--to TIME]>"),
+            "{usage}"
         );
-        let until = ["event", "replay", "--to", "2001-01-01T00:00:00Z", "--reason", "a test"];
-        let said = "landfall: --to alone is all that was ever written up to then: say since when, by --from TIME\n";
-        assert_eq!(desk.run(&until), (Some(2), String::new(), said.to_owned()));
         let of_nobody = ["event", "replay", "--account", "", "--reason", "a test"];
         assert_eq!(desk.run(&of_nobody).0, Some(2), "nor by a variable of the shell that is not set");
         world.close().await;
@@ -352,7 +393,7 @@ async fn a_replay_says_how_many_it_leaves_out_because_their_status_is_not_sent()
 
 /// The audit, oldest first: what was done to what, and why.
 fn audit(desk: &Desk) -> Vec<[String; 3]> {
-    let entries = desk.json(&["chain", "audit"]);
+    let entries = desk.json(&["audit", "list"]);
     assert!(
         entries.iter().all(|entry| entry["chain"].is_null()
             && entry["actor"].as_str().is_some_and(|actor| actor.starts_with("olga (as "))),
@@ -419,7 +460,7 @@ async fn what_a_person_does_about_deliveries_needs_a_reason_and_stands_in_the_au
         );
         let span = "events from 2001-01-01T00:00:00Z until 2001-01-02T00:00:00Z to all";
         assert_eq!(what[6..], [format!("{event} to all").as_str(), &all_of, span, id], "{engine:?}");
-        let (_, text, _) = desk.run(&["chain", "audit"]);
+        let (_, text, _) = desk.run(&["audit", "list"]);
         assert!(
             text.contains(" - olga (as ") && text.contains(&format!(") pause_webhook {id} (a night's work)\n")),
             "{text}"

@@ -97,7 +97,13 @@ fn only_networks_are_allowed() {
     let line = refused(&desk, &["add", "--url", "https://10.1.2.3/", "--allow-private", "192.168.0.0/16"]);
     assert_eq!(
         line,
-        "landfall: webhook url: 10.1.2.3 is not reachable from the internet; --allow-private CIDR takes it all the same"
+        "landfall: webhook url: 10.1.2.3 is not reachable from the internet; `--allow-private 10.1.2.3/32` lets it be sent to"
+    );
+    let line = refused(&desk, &["add", "--url", "http://hooks.internal/"]);
+    assert_eq!(
+        line,
+        "landfall: webhook url: scheme \"http\"; expected https; `--allow-private` with the network of its addresses, such as \
+         `--allow-private 10.0.0.0/8`, lets it be sent to"
     );
 }
 

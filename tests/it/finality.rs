@@ -63,7 +63,7 @@ async fn finish(mut world: World) {
 }
 
 async fn audited(world: &World) -> Vec<AuditEntry> {
-    let mut entries = audit::newest(&mut world.db().read().await.unwrap(), 100).await.unwrap();
+    let mut entries = audit::newest(&mut world.db().read().await.unwrap(), audit::About::All, 100).await.unwrap();
     entries.reverse();
     entries
 }

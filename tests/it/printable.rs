@@ -60,7 +60,7 @@ async fn what_others_chose_is_seen_and_does_nothing_on_a_terminal_or_as_json() {
         (&["webhook", "list"], 1),
         (&["webhook", "show", hook], 6),
         (&["event", "show", &event], 4),
-        (&["chain", "audit"], 2),
+        (&["audit", "list"], 3),
     ];
     for (command, lines) in commands {
         let text = desk.ok(command);
@@ -105,7 +105,7 @@ fn what_would_do_something_is_refused_wherever_a_person_chooses_a_text() {
         assert_eq!(actor.status.code(), Some(2), "{character:?}");
         assert!(String::from_utf8(actor.stderr).unwrap().contains("LANDFALL_ACTOR"), "{character:?}");
     }
-    assert_eq!(desk.ok(&["chain", "audit"]).lines().count(), 1, "nothing was done but the first key");
+    assert_eq!(desk.ok(&["audit", "list"]).lines().count(), 1, "nothing was done but the first key");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn actors(desk: &Desk, user: Option<u32>) -> Vec<String> {
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let audit = desk.ok(&["chain", "audit", "--json"]);
+    let audit = desk.ok(&["audit", "list", "--json"]);
     let entries = audit.lines().rev().map(|line| serde_json::from_str::<Value>(line).unwrap());
     entries.map(|entry| entry["actor"].as_str().unwrap().to_owned()).collect()
 }

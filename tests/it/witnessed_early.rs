@@ -93,7 +93,7 @@ async fn an_operator_confirms_what_somebody_bore_out_and_it_is_audited() {
     world.operator().confirm_through(world.db(), CHAIN, 2, HOUR).await.unwrap();
     world.catch_up().await;
     assert_eq!(world.status_of(1_000).await, Confirmed);
-    let reported = audit::newest(&mut world.db().read().await.unwrap(), 100).await.unwrap();
+    let reported = audit::newest(&mut world.db().read().await.unwrap(), audit::About::All, 100).await.unwrap();
     assert!(reported.iter().any(|entry| entry.action == "confirmed_by_override"), "{reported:?}");
     world.abandon();
 }

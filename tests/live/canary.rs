@@ -259,7 +259,7 @@ fn look(reported: &mut Output, stage: &Stage, hook: &str) {
 async fn decide(reported: &mut Output, hook: &str, key: &str) {
     std::fs::write(reported.folder.join("accounts.csv"), accounts_csv()).unwrap();
     let incident = meet_incident(&reported.config()).await;
-    let commands: [(&[&str], i32); 27] = [
+    let commands: [(&[&str], i32); 29] = [
         (&["account", "add", "--account", "bob", "--type", "OMNIBUS", "--address", &at(0xb0)], 0),
         (&["account", "import", "accounts.csv"], 0),
         (&["identity", "add", "--identity", "acme", "--type", "BUSINESS"], 0),
@@ -285,6 +285,8 @@ async fn decide(reported: &mut Output, hook: &str, key: &str) {
         (&["chain", "halt", CHAIN], 0),
         (&["status"], 0),
         (&["chain", "resume", CHAIN], 0),
+        (&["audit", "list"], 0),
+        (&["audit", "list", "--json"], 0),
         (&["chain", "audit"], 0),
         (&["chain", "audit", "--json"], 0),
     ];

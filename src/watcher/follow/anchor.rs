@@ -3,7 +3,7 @@
 //! Promises: nothing is begun on a block that is not final where a final one was asked for, and none on a guess: where the
 //! number was skipped, the next block reports by its parent what it stands on.
 
-use landfall_chain::{BlockRef, BlockSource, Header, Tip};
+use landfall_chain::{BlockRef, BlockSource, FinalityRule, Header, Tip};
 use tracing::info;
 
 use crate::store::cursors::{self, Cursor};
@@ -19,8 +19,7 @@ impl<S: BlockSource> Watcher<S> {
     pub(in crate::watcher) async fn anchor(&mut self, tip: &Tip) -> Result<BlockRef, TickError> {
         let number = match self.settings.start {
             Start::Finalized => tip.finalized.map(|finalized| finalized.number).ok_or_else(|| {
-                let what =
-                    "no block is final yet, so there is none to start above; set start to a block number".to_owned();
+                let what = none_final(tip, &self.network.finality.rule);
                 TickError::Contradiction { chain: self.chain(), what }
             })?,
             Start::Number(first) => first.saturating_sub(1),
@@ -70,5 +69,51 @@ impl<S: BlockSource> Watcher<S> {
         let what =
             format!("block {number}, to start from, is not there yet, nor one above it that tells what it stands on");
         Err(missing(format!("{what} (the newest is {latest})")))
+    }
+}
+
+/// Why there is no block to start above, and what can be done.
+fn none_final(tip: &Tip, rule: &FinalityRule) -> String {
+    let newest = tip.latest.number;
+    let why = match &tip.waiting {
+        Some(waiting) => format!("{waiting}; the newest is {newest}"),
+        None if newest < rule.confirmations => {
+            let must = rule.confirmations;
+            format!(
+                "{must} blocks must stand on one that the node calls final (`confirmations`), and the newest is {newest}"
+            )
+        }
+        None => format!("the nodes show none that the finality rule takes, and the newest is {newest}"),
+    };
+    format!("no block is final yet, so there is none to start above: {why}. Wait, or set start to a block number")
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_chain::{BlockHash, Tag};
+
+    use super::*;
+
+    #[test]
+    fn that_no_block_is_final_is_reported_with_what_is_missing() {
+        let block = |number| BlockRef { number, hash: BlockHash([1; 32]) };
+        let tip = |waiting| Tip { latest: block(7), finalized: None, tiers: Vec::new(), waiting, forked: None };
+        let rule = |confirmations| FinalityRule { tag: Some(Tag::Finalized), confirmations, l1_blocks: 0 };
+        let waiting = "1 of the 2 endpoints that must agree call any block final";
+        for (waiting, confirmations, why) in [
+            (None, 32, "32 blocks must stand on one that the node calls final (`confirmations`), and the newest is 7"),
+            (None, 7, "the nodes show none that the finality rule takes, and the newest is 7"),
+            (
+                Some(waiting.to_owned()),
+                32,
+                "1 of the 2 endpoints that must agree call any block final; the newest is 7",
+            ),
+        ] {
+            let said = none_final(&tip(waiting), &rule(confirmations));
+            let expected = format!(
+                "no block is final yet, so there is none to start above: {why}. Wait, or set start to a block number"
+            );
+            assert_eq!(said, expected);
+        }
     }
 }
