@@ -562,7 +562,7 @@ CREATE TABLE webhooks (
     organization_id TEXT NOT NULL,
     url TEXT NOT NULL,
     label TEXT NOT NULL,
-    -- ACTIVE and OPEN (failing: one event is attempted at a time, now and then) are ours; PAUSED, GONE (it answered 410) and
+    -- ACTIVE and FAILING (failing: one event is attempted at a time, now and then) are ours; PAUSED, GONE (it answered 410) and
     -- DELETED wait for a person. What is pending stays in every one of them.
     status TEXT NOT NULL,
     signing_key_id TEXT NOT NULL,
@@ -574,15 +574,15 @@ CREATE TABLE webhooks (
     -- Sign beside the present ones until then; secrets, separated by spaces as in signing_key.
     previous_signing_key TEXT NOT NULL DEFAULT '',
     previous_key_expires_us BIGINT NOT NULL DEFAULT 0,
-    -- ACTIVE: failures in a row. OPEN: those that opened it, and each attempt since then.
+    -- ACTIVE: failures in a row. FAILING: those that opened it, and each attempt since then.
     failures BIGINT NOT NULL DEFAULT 0,
     in_flight_max BIGINT NOT NULL DEFAULT 8,
     status_since_us BIGINT NOT NULL DEFAULT 0,
-    -- OPEN: nothing is attempted before. ACTIVE: nothing of what was attempted for seven days.
+    -- FAILING: nothing is attempted before. ACTIVE: nothing of what was attempted for seven days.
     probe_us BIGINT NOT NULL DEFAULT 0,
     -- What failed is being made due at once, some at a time.
     releasing BOOLEAN NOT NULL DEFAULT FALSE,
-    -- ACTIVE: what its failures in a row weigh; at 100 it is OPEN. The first failure of an event weighs most.
+    -- ACTIVE: what its failures in a row weigh; at 100 it is FAILING. The first failure of an event weighs most.
     strain BIGINT NOT NULL DEFAULT 0,
     -- When a probe last began. An event that was never attempted is not kept waiting for the next one in the schedule.
     probed_us BIGINT NOT NULL DEFAULT 0,
