@@ -8,7 +8,7 @@
 //!     -> settle what is final:        ONE transaction { re-derived evidence, status, events }
 //! ```
 //!
-//! What each module is for, and which may name which: `ARCHITECTURE.md`; `tests/it/layers.rs` keeps it so.
+//! What each module is for, and which may name which: `ARCHITECTURE.md`; `tests/it/rules/layers.rs` keeps it so.
 
 pub mod account;
 pub mod amount;

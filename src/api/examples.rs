@@ -1,6 +1,6 @@
 //! The examples of the document: requests as they were sent, and what the router answered them.
 //!
-//! `examples.json` is written by a test (`tests/it/api_examples.rs`), which sends the requests and holds each answer to the
+//! `examples.json` is written by a test (`tests/it/api/examples.rs`), which sends the requests and holds each answer to the
 //! schema it has here; where it differs from what is answered now, that test fails. Secrets in it are made up.
 
 use std::collections::BTreeMap;

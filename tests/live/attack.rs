@@ -1,5 +1,5 @@
 //! What one client may take of the running program while others pay, read and supervise: everything at once, but for names of webhooks
-//! that nobody answers for, which need a resolver of one's own (`it delivery_names`).
+//! that nobody answers for, which need a resolver of one's own (`it delivery::names`).
 //!
 //! In the full run for 60 s, as it is configured by default and alone on the machine, held to its times; otherwise for a few
 //! seconds, with a quarter of all counts and beside other tests: every request is answered, and every deposit comes.

@@ -7,11 +7,11 @@
 //! | E2 | `e2_a_failed_transaction_is_no_credit`; no receipt: chains/evm/tests/it/reads.rs `e2_missing_receipts_are_an_error_that_names_all` |
 //! | E3 | `e3_a_listed_token_that_returns_false_and_logs_nothing_is_no_credit` |
 //! | E4 | `e4_a_copy_of_a_token_at_another_address_is_an_unlisted_token` |
-//! | E5 | `e5_a_fee_on_transfer_token_is_not_listed`; where it is listed: tests/it/unexplained.rs `e5_a_listed_token_that_keeps_a_fee_is_reported_when_it_pays`; on a node: tests/live/unexplained.rs `e5_a_listed_token_that_keeps_a_fee_is_reported` |
+//! | E5 | `e5_a_fee_on_transfer_token_is_not_listed`; where it is listed: tests/it/past/unexplained.rs `e5_a_listed_token_that_keeps_a_fee_is_reported_when_it_pays`; on a node: tests/live/unexplained.rs `e5_a_listed_token_that_keeps_a_fee_is_reported` |
 //! | E6 | `e6_zero_value_is_no_credit_and_no_poison` |
 //! | E7 | `e7_value_that_moves_inside_of_a_transaction_is_a_credit`, `e7_value_that_moves_in_every_way_of_one_transaction_is_credited_leg_by_leg` |
 //! | E8 | `e8_delegatecall_shows_a_value_that_did_not_move` |
-//! | E9 | `e9_a_balance_without_a_transaction_is_no_deposit`; what is told of it: tests/it/unexplained.rs `e9_a_balance_that_no_leg_explains_is_reported_once_and_is_no_deposit`; on a node: tests/live/unexplained.rs `e9_a_balance_that_was_set_is_reported`; withdrawals: chains/evm/tests/it/withdrawals.rs `e9_synthetic_withdrawals_are_credited_in_wei_one_leg_each` |
+//! | E9 | `e9_a_balance_without_a_transaction_is_no_deposit`; what is told of it: tests/it/past/unexplained.rs `e9_a_balance_that_no_leg_explains_is_reported_once_and_is_no_deposit`; on a node: tests/live/unexplained.rs `e9_a_balance_that_was_set_is_reported`; withdrawals: chains/evm/tests/it/withdrawals.rs `e9_synthetic_withdrawals_are_credited_in_wei_one_leg_each` |
 //! | E10 | `e10_two_equal_payments_in_one_transaction_are_two_deposits` |
 //! | E11 | `e11_a_transfer_to_oneself_is_no_credit` |
 //! | E12 | `e12_a_mint_is_a_credit_from_the_zero_address`, `e12_a_balance_that_grows_without_a_transfer_is_no_credit` |
@@ -23,7 +23,7 @@
 //! | E18 | chains/evm/tests/it/polygon.rs `e18_a_recorded_pseudo_transaction_is_set_aside_wherever_a_node_shows_it`, `e18_a_synthetic_state_sync_is_proved_by_its_encoding_and_pays_by_its_logs`; searched: chains/evm/tests/it/recorded.rs `e18_a_search_reads_a_block_whose_state_sync_is_shown_and_in_no_bloom` |
 //! | E19 | chains/evm/tests/it/op.rs `e19_a_synthetic_deposit_that_fails_keeps_its_mint_and_moves_nothing`; on a node: tests/live/op_stack.rs `e19_what_the_op_stack_mints_is_credited_also_when_the_transaction_fails` |
 //! | E20 | chains/evm/tests/it/native.rs `e20_eip7708_is_the_one_source_from_its_block_on_and_nothing_before` |
-//! | E21 | chains/evm/tests/it/explain.rs `e21_a_listed_contract_is_no_token_below_its_block`; chains/evm/src/networks.rs `e21_the_tokens_are_those_of_their_issuers` |
+//! | E21 | chains/evm/tests/it/past/explain.rs `e21_a_listed_contract_is_no_token_below_its_block`; chains/evm/src/networks.rs `e21_the_tokens_are_those_of_their_issuers` |
 //! | E22 | `e22_dust_is_recorded_and_credited` |
 //! | E23 | `e23_a_transfer_between_two_of_our_accounts_has_source_type_account` |
 //! | E24 | `e24_a_mixed_case_address_is_the_same_address` |

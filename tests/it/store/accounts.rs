@@ -10,7 +10,7 @@ use landfall_chain::Address;
 use tokio::task::JoinSet;
 
 use super::cast::{CHAIN, NOW, OTHER_CHAIN, account, add, address, block, connect, cursor, prepare, write};
-use crate::postgres::TestStore;
+use crate::harness::postgres::TestStore;
 
 on_both_engines!(
     an_address_is_watched_from_the_block_behind_the_cursor,

@@ -4,7 +4,7 @@ use landfall::store::asset_facts::{self, AssetRow, ReportedAsset};
 use landfall_chain::{Address, Asset, AssetFacts, AssetId, Chain, Terms, TransferFee};
 
 use super::cast::{NOW, write};
-use crate::postgres::TestStore;
+use crate::harness::postgres::TestStore;
 
 on_both_engines!(what_was_reported_of_an_asset_stays_when_a_later_look_fails_and_goes_when_it_is_forgotten,);
 

@@ -4,7 +4,7 @@ use landfall::store::backfills::{self, BackfillRow};
 use landfall_chain::{Address, Lane, Proof, ReadProof};
 
 use super::cast::{CHAIN, NOW, write};
-use crate::postgres::TestStore;
+use crate::harness::postgres::TestStore;
 
 on_both_engines!(the_progress_of_many_addresses_is_found_again_and_is_no_others);
 

@@ -9,7 +9,7 @@ use landfall_chain::{
 };
 
 use super::cast::{CHAIN, NOW, OTHER_CHAIN, address, block, connect, deposit, include, insert, write};
-use crate::postgres::TestStore;
+use crate::harness::postgres::TestStore;
 
 on_both_engines!(
     whatever_is_recorded_of_a_watched_address_makes_it_due_once_it_is_final,

@@ -27,7 +27,7 @@ use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, FromRow, PgConnection, SqlSafeStr};
 
-use crate::postgres::TestStore;
+use crate::harness::postgres::TestStore;
 
 pub(super) const CHAIN: Chain = Chain::EthereumTestnet;
 pub(super) const OTHER_CHAIN: Chain = Chain::BaseSepolia;

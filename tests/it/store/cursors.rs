@@ -5,7 +5,7 @@ use landfall::store::cursors::{self, Cursor};
 use landfall_chain::Block;
 
 use super::cast::{CHAIN, OTHER_CHAIN, block, canonical, connect, cursor, deposit, include, insert, rows, write};
-use crate::postgres::TestStore;
+use crate::harness::postgres::TestStore;
 
 on_both_engines!(
     a_cursor_is_placed_once,

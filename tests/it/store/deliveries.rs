@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::cast::{
     LEASE, NOW, append, claim, claim_in, claimed_once, deposit, insert, prepare, register, rows, run, write,
 };
-use crate::postgres::{Engine, TestStore};
+use crate::harness::postgres::{Engine, TestStore};
 
 on_both_engines!(
     a_claim_takes_what_was_written_first_and_no_more_than_its_limit,

@@ -15,7 +15,7 @@ use super::cast::{
     CHAIN, LEASE, NOW, OTHER_CHAIN, account, add, address, block, connect, deposit, include, insert, list, missing,
     prepare, rows, settleable, write,
 };
-use crate::postgres::TestStore;
+use crate::harness::postgres::TestStore;
 
 on_both_engines!(
     every_field_of_a_deposit_survives,

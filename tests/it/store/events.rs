@@ -11,7 +11,7 @@ use landfall::store::sinks::{self, Kind, NATS};
 use landfall::store::{StoreError, Tx, identities, webhooks};
 
 use super::cast::{NOW, append, claim, deposit, insert, register, rows, run, webhook, write};
-use crate::postgres::{Engine, TestStore};
+use crate::harness::postgres::{Engine, TestStore};
 
 on_both_engines!(
     an_event_is_refused_the_second_time,
@@ -32,7 +32,7 @@ async fn an_event_is_refused_the_second_time(store: TestStore) {
     let same_place = events::append(&mut tx, &Event::entered(&deposit, 1), &stale, NOW).await;
     assert!(matches!(same_place, Err(StoreError::Failed { .. })), "two events cannot be first");
     drop(tx);
-    assert_eq!(crate::books::events(&store.db).await.len(), 1);
+    assert_eq!(crate::harness::books::events(&store.db).await.len(), 1);
 }
 
 async fn events_of_a_deposit_are_numbered_in_order_and_their_entries_counted(store: TestStore) {
@@ -44,7 +44,7 @@ async fn events_of_a_deposit_are_numbered_in_order_and_their_entries_counted(sto
     for event in &given {
         append(&store, event).await.unwrap();
     }
-    let stored = crate::books::events(&store.db).await;
+    let stored = crate::harness::books::events(&store.db).await;
     let stored = stored.iter().filter(|event| event.aggregateid == deposit.id.to_string());
     for ((position, stored), given) in stored.enumerate().zip(&given) {
         assert_eq!(stored.position, i64::try_from(position).unwrap());
@@ -174,7 +174,7 @@ async fn who_is_registered_while_an_event_is_written_is_reported_so_when_that_is
         events::append(&mut writing, &event, &history, NOW).await.unwrap();
         let changing = async {
             write(&store, async |tx| change.make(tx).await).await;
-            let on_record = crate::books::events(&store.db).await.len();
+            let on_record = crate::harness::books::events(&store.db).await.len();
             is_over.set(true);
             on_record
         };
@@ -204,5 +204,5 @@ async fn who_write_events_do_not_wait_for_each_other() {
     for tx in open {
         tx.commit().await.unwrap();
     }
-    assert_eq!(crate::books::events(&store.db).await.len(), 3);
+    assert_eq!(crate::harness::books::events(&store.db).await.len(), 3);
 }

@@ -13,8 +13,8 @@ use landfall::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
 use super::cast::{NOW, deposit, insert, prepare, register, rows, run, write};
-use crate::lanes::full;
-use crate::postgres::{Engine, TestStore};
+use crate::harness::lanes::full;
+use crate::harness::postgres::{Engine, TestStore};
 
 /// As long as the numberer's own.
 const LEASE: Duration = Duration::from_secs(10);

@@ -6,7 +6,7 @@
 macro_rules! on_both_engines {
     ($($test:ident),+ $(,)?) => {
         mod sqlite {
-            use crate::postgres::{Engine, TestStore};
+            use crate::harness::postgres::{Engine, TestStore};
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $test() {
@@ -16,7 +16,7 @@ macro_rules! on_both_engines {
         }
 
         mod postgres {
-            use crate::postgres::{Engine, TestStore};
+            use crate::harness::postgres::{Engine, TestStore};
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $test() {

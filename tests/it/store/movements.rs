@@ -6,7 +6,7 @@ use landfall::store::movements::{self, Spent};
 use landfall_chain::{AssetId, AssetTransfer, Fee, Lane, SenderRule, TxId, TxLife, TxRef, U256};
 
 use super::cast::{CHAIN, OTHER_CHAIN, address, block, canonical, connect, deposit, rows, write};
-use crate::postgres::TestStore;
+use crate::harness::postgres::TestStore;
 
 on_both_engines!(
     what_is_recorded_twice_counts_once_and_only_in_canonical_blocks,

@@ -10,7 +10,7 @@ use sqlx::Connection as _;
 use tokio::task::JoinSet;
 
 use super::cast::prepare;
-use crate::postgres::{ENGINES, Engine, TestStore, create_database, folder};
+use crate::harness::postgres::{ENGINES, Engine, TestStore, create_database, folder};
 
 #[tokio::test]
 async fn a_sqlite_file_is_readable_by_its_owner_alone() {

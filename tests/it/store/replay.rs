@@ -8,7 +8,7 @@ use landfall::time::Timestamp;
 use tokio::task::JoinSet;
 
 use super::cast::{NOW, append, claim, claim_in, deposit, insert, register, rows, run, write};
-use crate::postgres::{Engine, TestStore};
+use crate::harness::postgres::{Engine, TestStore};
 
 on_both_engines!(
     events_of_one_moment_are_read_in_the_order_of_their_deposit_across_pages,

@@ -9,7 +9,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::cast::{rows, run};
-use crate::postgres::{ENGINES, TestStore, folder};
+use crate::harness::postgres::{ENGINES, TestStore, folder};
 
 on_both_engines!(
     migrating_again_changes_nothing,

@@ -17,7 +17,7 @@ use landfall_chain::{AssetId, Block, Chain, Lane, U256};
 use sqlx::{AssertSqlSafe, Executor as _, SqlSafeStr as _, Statement as _};
 
 use super::cast::{CHAIN, NOW, Reads, block, claimed_once, connect, deposit, prepare, run, write};
-use crate::postgres::{Engine, TestStore};
+use crate::harness::postgres::{Engine, TestStore};
 
 /// What engines compatible with PostgreSQL lack, what SQLite lacks, and what reads clocks or dice in the database.
 const NOT_PORTABLE: [&str; 23] = [

@@ -12,7 +12,7 @@ use landfall::time::Timestamp;
 use landfall_chain::{EndpointState, EndpointStatus};
 
 use super::cast::{CHAIN, LEASE, NOW, block, claimed_once, write};
-use crate::postgres::TestStore;
+use crate::harness::postgres::TestStore;
 
 on_both_engines!(
     keys_are_found_by_id_and_no_more_than_the_most_are_taken,

@@ -9,7 +9,7 @@ use landfall::time::Timestamp;
 use landfall_chain::{Lane, Proof};
 
 use super::cast::{CHAIN, NOW, OTHER_CHAIN, block, connect, deposit, insert, missing, prepare, settleable, write};
-use crate::postgres::TestStore;
+use crate::harness::postgres::TestStore;
 
 on_both_engines!(
     blocks_are_untraced_until_they_are_marked_and_again_when_they_are_connected_again,

@@ -7,7 +7,7 @@ use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::events::{self, History};
 
 use super::cast::{NOW, deposit, insert, list, prepare, rows};
-use crate::postgres::TestStore;
+use crate::harness::postgres::TestStore;
 
 on_both_engines!(
     a_transaction_that_is_dropped_is_rolled_back,

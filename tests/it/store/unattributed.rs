@@ -7,7 +7,7 @@ use landfall::store::{cursors, deposits};
 use landfall_chain::{AssetId, AssetTransfer, Rejected, SenderRule, TxId, TxLife, TxRef, U256, Verdict};
 
 use super::cast::{CHAIN, OTHER_CHAIN, account, add, address, block, canonical, connect, deposit, write};
-use crate::postgres::TestStore;
+use crate::harness::postgres::TestStore;
 
 on_both_engines!(
     what_is_recorded_twice_counts_once_and_only_in_canonical_blocks,

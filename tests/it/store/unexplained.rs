@@ -11,7 +11,7 @@ use landfall_chain::{
 use sqlx::AssertSqlSafe;
 
 use super::cast::{CHAIN, NOW, OTHER_CHAIN, Reads, address, block, connect, deposit, include, insert, run, write};
-use crate::postgres::TestStore;
+use crate::harness::postgres::TestStore;
 
 on_both_engines!(
     every_kind_of_movement_between_two_readings_counts_once_and_no_other,
