@@ -1,4 +1,4 @@
-//! The audit: insert only, in the transaction of what was decided.
+//! The audit: insert only, in the transaction of the decision.
 
 use crate::overrides::AuditEntry;
 use crate::store::sql::{execute, fetch_all, statements};
@@ -11,7 +11,6 @@ statements! {
     NEWEST = "SELECT at_us, actor, action, chain, what, reason FROM audit ORDER BY at_us DESC, id DESC LIMIT $1";
 }
 
-/// Writes an entry.
 pub async fn append(tx: &mut Tx, entry: &AuditEntry) -> Result<(), StoreError> {
     let AuditEntry { at, actor, action, what, reason, .. } = entry;
     execute!(tx, APPEND, entry.id(), at.0, actor, action, entry.chain_name(), what, reason).map(drop)
