@@ -1,7 +1,7 @@
 //! Accounts as clients see them: with their addresses and what they have of their identity, one or page by page.
 //!
-//! Pages are ordered by time and id, newest first; ids by their bytes on both engines, so that pages of several identities
-//! merge without a gap. What is read of a page is bounded by accounts and by addresses.
+//! Pages are ordered by time and id, newest first. Ids are compared by their bytes on both engines, so that pages of
+//! several identities merge without a gap. A page is bounded by accounts and by addresses.
 
 use std::cmp::Reverse;
 
@@ -15,7 +15,6 @@ use crate::store::sql::{fetch_all, fetch_optional, statements};
 use crate::store::{Connection, ORGANIZATION, StoreError, int, parsed};
 use crate::time::Timestamp;
 
-/// An account.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Account {
     pub id: String,
@@ -35,7 +34,7 @@ pub struct Account {
 pub struct AccountFilter {
     /// Of these identities; empty for all.
     pub identity_ids: Vec<String>,
-    /// Behind this one.
+    /// Only accounts after this one in the list.
     pub after: Option<(Timestamp, String)>,
 }
 
@@ -73,20 +72,19 @@ struct Row {
     sub_status: String,
 }
 
-/// The account with this id.
 pub async fn by_id(connection: &mut impl Connection, id: &str) -> Result<Option<Account>, StoreError> {
     let Some(row) = fetch_optional!(connection, Row, BY_ID, id, ORGANIZATION)? else { return Ok(None) };
     Ok(Some(account(row, addresses(connection, id).await?)?))
 }
 
-/// What an account's identity lets it do, without its addresses; `None` when there is no such account.
+/// What an account's identity allows it, without its addresses; `None` if there is no such account.
 pub async fn status(connection: &mut impl Connection, id: &str) -> Result<Option<AccountStatus>, StoreError> {
     let row = fetch_optional!(connection, (String,), STATUS, id, ORGANIZATION)?;
     row.map(|(status,)| parsed("identity status", &status).map(AccountStatus::of)).transpose()
 }
 
-/// At most `limit` accounts, newest first, and whether there are more: a page ends before the account with which it would have more
-/// addresses than one account may have.
+/// At most `limit` accounts, newest first, and whether there are more. A page ends before the account with which it
+/// would have more addresses than one account may have.
 pub async fn list(
     connection: &mut impl Connection,
     filter: &AccountFilter,
@@ -98,7 +96,7 @@ pub async fn list(
     for row in rows.into_iter().take(limit) {
         let addresses = addresses(connection, &row.id).await?;
         let more = int(addresses.len());
-        // One with more than it may have is reported all the same.
+        // An account that has more than allowed is returned all the same.
         if more > left && !page.is_empty() {
             break;
         }
@@ -120,7 +118,7 @@ async fn newest(
     if filter.identity_ids.is_empty() {
         return fetch_all!(connection, Row, NEWEST, ORGANIZATION, at, id, limit_rows);
     }
-    // A page of each: with all in one condition, the engines sort every account of theirs.
+    // One page of each: with all identities in one condition, the engines sort every account of theirs.
     let mut found = Vec::new();
     for identity in &filter.identity_ids {
         found.extend(fetch_all!(connection, Row, OF_IDENTITY, ORGANIZATION, at, id, limit_rows, identity)?);

@@ -1,6 +1,6 @@
 //! Accounts and the watched addresses, which are one thing to an operator and two to the watcher.
 //!
-//! Adding an address takes the lock of its chain's cursor row: the block it is watched from is exact.
+//! To add an address takes the lock of its chain's cursor row, so that the block from which it is watched is exact.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,10 +17,11 @@ use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, Listed, ORGANIZATION, StoreError, Tx, balances, int, parsed, uint};
 use crate::time::Timestamp;
 
-/// How many addresses an account may have, each chain of one counted: what is told of an account is told of all of them at once.
+/// How many addresses an account may have, each chain of one counted: responses about an account include all of them at
+/// once.
 pub(super) const ADDRESSES_MAX: u64 = 10_000;
 
-/// How many members of a watch list are written to in one statement: each has a time limit, and an import is of millions.
+/// How many members of a watch list one statement updates: each has a time limit, and an import has millions.
 const LOWERED_AT_ONCE: i64 = 50_000;
 
 /// A member of a chain's watch list.
@@ -40,7 +41,6 @@ pub struct AccountRow {
     pub addresses: Vec<(Chain, Address, u64)>,
 }
 
-/// Why an account or address was not added.
 #[derive(Debug, thiserror::Error)]
 pub enum AddAccountError {
     #[error("account {id} exists with type {recorded}, not {given}")]
@@ -65,14 +65,16 @@ pub enum AddAccountError {
 
 statements! {
     ACCOUNT = "SELECT type, identity_id FROM accounts WHERE id = $1";
-    // Who changes it waits for who opens an account, and the other way round: the account is told of, or opened after it.
+    // Who changes the identity and who opens an account wait for each other: the change reports the account, or the
+    // account is opened after it.
     IDENTITY = "SELECT status FROM identities WHERE id = $1 AND organization_id = $2" [" FOR KEY SHARE"] "";
     INSERT_ACCOUNT = "INSERT INTO accounts (id, organization_id, identity_id, type, created_us, request_id) \
                       VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING";
     SET_REQUEST = "UPDATE accounts SET request_id = $2 WHERE id = $1";
     COUNT = "SELECT COUNT(*) FROM watched_addresses WHERE account_id = $1";
     OWNER = "SELECT account_id FROM watched_addresses WHERE chain = $1 AND address = $2";
-    // $2 is $4 addresses of $3 bytes each, one behind the other: one statement for all of them, whose lock others wait for.
+    // $2 is $4 addresses of $3 bytes each, concatenated: one statement for all of them, because others wait for its
+    // lock.
     OWNERS = "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $4) \
               SELECT w.address, w.account_id FROM n CROSS JOIN watched_addresses AS w \
               WHERE w.chain = $1 AND w.address = substr(" ["CAST("] "$2" [" AS BYTEA)"] ", i * $3 + 1, $3)";
@@ -82,10 +84,10 @@ statements! {
     WATCHED_BETWEEN = "SELECT address, account_id FROM watched_addresses WHERE chain = $1 AND address >= $2 AND address <= $3 ORDER BY address LIMIT $4";
     WATCHED_SINCE = "SELECT seq, address FROM watched_addresses WHERE chain = $1 AND seq > $2 ORDER BY seq LIMIT $3";
     ADDRESSES_OF = "SELECT address FROM watched_addresses WHERE chain = $1 AND account_id = $2 ORDER BY address";
-    // What was added before its chain was taken up is matched from the first block on that the chain was followed from.
+    // An address that was added before its chain was followed is matched from the chain's first followed block on.
     WATCHED_FROM = "SELECT from_number, (SELECT MIN(native_settings.from_number) FROM native_settings WHERE native_settings.chain = $1) \
                     FROM watched_addresses WHERE chain = $1 AND address = $2";
-    // Of a number as it stands PostgreSQL may look for the smallest by its own index, and pass by all that were reported earlier.
+    // For a plain column PostgreSQL may seek the minimum in its own index, and pass over all that were added earlier.
     REPORTED_LATER = "SELECT MIN(seq + 0), MAX(seq + 0) FROM watched_addresses WHERE chain = $1 AND from_number > $2";
     LOWER_FROM = "UPDATE watched_addresses SET from_number = $1 \
                   WHERE chain = $2 AND from_number > $1 AND seq BETWEEN $3 AND $4";
@@ -110,7 +112,7 @@ struct WatchListEnd {
 }
 
 impl WatchLists {
-    /// Locks the lists of `chains`, in the chains' order, so that two who add cannot wait for each other.
+    /// Locks the lists of `chains`, in the chains' order, so that two transactions that add cannot deadlock.
     pub async fn lock(tx: &mut Tx, chains: &BTreeSet<Chain>) -> Result<Self, StoreError> {
         let mut ends = BTreeMap::new();
         for chain in chains {
@@ -121,7 +123,7 @@ impl WatchLists {
         Ok(WatchLists { ends })
     }
 
-    /// Adds an account, or addresses to an existing one. What is there already stays as it is.
+    /// Adds an account, or addresses to an existing one. What is on record already stays as it is.
     pub async fn add(&mut self, tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<(), AddAccountError> {
         let has = match ensure_account(tx, account, now).await? {
             Made::Now => 0,
@@ -130,7 +132,8 @@ impl WatchLists {
         self.watch_all(tx, account, has, now).await
     }
 
-    /// Opens an account as the request with this id asks; one that an operator put back under its id is added to.
+    /// Opens the account that the request with this id asks for. If an operator has already restored an account with
+    /// its id, adds to that.
     pub async fn open(
         &mut self,
         tx: &mut Tx,
@@ -147,7 +150,7 @@ impl WatchLists {
         self.watch_all(tx, account, 0, now).await
     }
 
-    /// Watches the addresses of an account that `has` so many.
+    /// Watches the addresses of an account that already has `has` addresses.
     async fn watch_all(
         &mut self,
         tx: &mut Tx,
@@ -179,10 +182,12 @@ impl WatchLists {
     }
 }
 
-/// The addresses of an account that `has` so many which are not watched yet, by chain and in their order, each once.
+/// Those addresses of the account that are not watched yet, by chain and in their order, each once. The account already
+/// has `has` addresses.
 ///
 /// # Errors
-/// An address that is another account's or nobody's, and more of them than an account may have.
+/// An address that belongs to another account or that nobody can spend from, and more addresses than an account may
+/// have.
 async fn new_addresses(
     connection: &mut impl Connection,
     account: &NewAccount,
@@ -210,7 +215,7 @@ async fn new_addresses(
             }
             None => {}
         }
-        // One that is on record already goes on.
+        // An address that is on record already stays watched.
         if let Some(what) = what_of_nobody(*chain, address) {
             return Err(AddAccountError::Nobodys { address: *address, chain: *chain, what });
         }
@@ -239,7 +244,7 @@ pub async fn watched_since(
     watched.collect()
 }
 
-/// The account whose address this is; `None` when it is not watched.
+/// The account that owns this address; `None` if it is not watched.
 pub async fn owner(
     connection: &mut impl Connection,
     chain: Chain,
@@ -249,7 +254,8 @@ pub async fn owner(
     Ok(row.map(|(owner,)| owner))
 }
 
-/// Watched addresses of a chain from the first to the last, both inclusive, each with its account; at most `limit`, the lowest first.
+/// Watched addresses of a chain from the first to the last, both inclusive, each with its account; at most `limit`, the
+/// lowest first.
 pub async fn between(
     connection: &mut impl Connection,
     chain: Chain,
@@ -265,7 +271,6 @@ pub async fn between(
     rows.into_iter().map(entry).collect()
 }
 
-/// The addresses of an account on a chain.
 pub async fn addresses_of(
     connection: &mut impl Connection,
     chain: Chain,
@@ -278,7 +283,7 @@ pub async fn addresses_of(
     rows.into_iter().map(address).collect()
 }
 
-/// The first block that is matched against an address; `None` when it is not watched.
+/// The first block that is matched against an address; `None` if it is not watched.
 pub async fn watched_from(
     connection: &mut impl Connection,
     chain: Chain,
@@ -288,13 +293,14 @@ pub async fn watched_from(
     row.map(|(from, first)| matched_from(from, first)).transpose()
 }
 
-/// The first block that is matched against an address which was added when block `from` was the next one, on a chain that is
-/// followed from block `first` on. Reckoned when it is asked for: at the moment a chain is taken up it may have millions.
+/// The first block that is matched against an address. It was added when block `from` was the next one; the chain is
+/// followed from block `first` on. Computed at each call: when a chain is first followed it may have millions.
 pub(super) fn matched_from(from: i64, first: Option<i64>) -> Result<u64, StoreError> {
     uint("from_number", first.map_or(from, |first| from.max(first)))
 }
 
-/// The blocks from `number` on are read once more: who was reported a later one is matched from there.
+/// The blocks from `number` on will be read again: addresses that were to be watched from a later one are matched from
+/// `number` on.
 pub async fn lower_from(tx: &mut Tx, chain: Chain, number: u64) -> Result<(), StoreError> {
     let reported = fetch_optional!(tx, (Option<i64>, Option<i64>), REPORTED_LATER, chain.name(), int(number))?;
     let Some((Some(mut from), Some(last))) = reported else { return Ok(()) };
@@ -306,7 +312,6 @@ pub async fn lower_from(tx: &mut Tx, chain: Chain, number: u64) -> Result<(), St
     Ok(())
 }
 
-/// Every account with its addresses.
 pub async fn list(connection: &mut impl Connection) -> Result<Vec<AccountRow>, StoreError> {
     #[derive(FromRow)]
     struct Row {
@@ -341,8 +346,8 @@ async fn count(connection: &mut impl Connection, account_id: &str) -> Result<u64
     row.map_or(Ok(0), |(count,)| uint("count of addresses", count))
 }
 
-/// Whether nothing on record contradicts an account that is to have so many `more` addresses first; how many are new to it, and whether
-/// it is new itself.
+/// Checks that nothing on record contradicts an account that is first given `more` other addresses. Returns how many of
+/// its addresses are new to it, and whether it is new itself.
 ///
 /// # Errors
 /// As [`WatchLists::add`].
@@ -363,7 +368,7 @@ pub async fn check(
     Ok((new.values().map(|addresses| addresses.len() as u64).sum(), made))
 }
 
-/// Makes the account, or finds that it is there already (also when somebody else has just made it) and the same.
+/// Creates the account, or finds the same one on record (also if another process has just created it).
 async fn ensure_account(tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<Made, AddAccountError> {
     if let Made::Before = recorded(tx, account).await? {
         return Ok(Made::Before);
@@ -377,7 +382,7 @@ async fn ensure_account(tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Re
     }
 }
 
-/// Whether an account is there already, and the same.
+/// Whether the account is on record; an error if that one differs.
 async fn recorded(connection: &mut impl Connection, account: &NewAccount) -> Result<Made, AddAccountError> {
     let NewAccount { id, identity_id, kind, .. } = account;
     let recorded = fetch_optional!(connection, (String, String), ACCOUNT, id)?;
@@ -394,7 +399,7 @@ async fn recorded(connection: &mut impl Connection, account: &NewAccount) -> Res
     }
 }
 
-/// That the identity of a new account may open one; its id.
+/// Checks that the identity of a new account may open one; returns its id.
 async fn check_identity<'a>(
     connection: &mut impl Connection,
     account: &'a NewAccount,
@@ -410,7 +415,7 @@ async fn check_identity<'a>(
     }
 }
 
-/// Makes the account unless one with its id is there; how many were made.
+/// Creates the account unless one with its id exists; returns how many were created.
 async fn insert_account(
     tx: &mut Tx,
     account: &NewAccount,

@@ -1,22 +1,22 @@
-//! Times of deliveries that lie farther ahead than any rule puts them: a clock that was ahead wrote them, and nobody waits
-//! for such a time. How far that is, and what may be done about it, is decided in `delivery`.
+//! Times of deliveries that lie farther ahead than any rule puts them: a clock that was ahead wrote them, and nothing
+//! waits for such a time. `delivery` decides how far that is, and what is done about it.
 
 use crate::store::sql::{execute, fetch_all, statements};
 use crate::store::{Connection, StoreError, Tx};
 use crate::time::Timestamp;
 
-/// Behind each of these times something of its kind stands ahead.
+/// The latest time that each kind may have; what lies after it is ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
     pub now: Timestamp,
-    /// Of what is due when it is written, and of when something has happened.
+    /// For what is due when it is written, and for when something happened.
     pub written: Timestamp,
     pub leased: Timestamp,
     pub waiting: Timestamp,
-    /// Of what has failed at most `soon_failures` times.
+    /// For what has failed at most `soon_failures` times.
     pub soon: Timestamp,
     pub soon_failures: u32,
-    /// Of what has failed more often, and of probes.
+    /// For what has failed more often, and for probes.
     pub last: Timestamp,
 }
 
@@ -24,7 +24,8 @@ pub struct Bounds {
 pub type AheadLease = (String, i64);
 
 statements! {
-    // As the delivery looks for work: a backlog at an endpoint costs no more than a single row, and one that is deleted nothing.
+    // Checks like the delivery itself: a backlog at an endpoint costs no more than a single row, and a deleted endpoint
+    // costs nothing.
     ENDPOINTS = "SELECT webhooks.id FROM webhooks WHERE status <> 'DELETED' \
                  AND (SELECT state FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' LIMIT 1) = 'PENDING' \
                  AND (status_since_us > $1 OR probed_us > $1 OR probe_us > $6 \
@@ -44,7 +45,7 @@ statements! {
     END_LEASE = "UPDATE deliveries SET next_us = $4 WHERE event_id = $1 AND webhook_id = $2 AND attempt = $3 AND state = 'PENDING' AND queue = 'LEASED'";
 }
 
-/// The endpoints at which something stands ahead.
+/// The endpoints at which some time is ahead.
 pub async fn endpoints(connection: &mut impl Connection, bounds: Bounds) -> Result<Vec<String>, StoreError> {
     let Bounds { written, leased, waiting, soon, soon_failures, last, .. } = bounds;
     let soon_failures = i64::from(soon_failures);
@@ -53,7 +54,7 @@ pub async fn endpoints(connection: &mut impl Connection, bounds: Bounds) -> Resu
     Ok(rows.into_iter().map(|(id,)| id).collect())
 }
 
-/// Makes what stands ahead at an endpoint due now, but for what is leased; how many.
+/// Makes what is ahead at an endpoint due now, except leases; returns how many deliveries.
 pub async fn make_due(tx: &mut Tx, id: &str, bounds: Bounds) -> Result<u64, StoreError> {
     let Bounds { now, written, waiting, soon, soon_failures, last, .. } = bounds;
     execute!(tx, HEALTH, id, now.0, written.0, last.0)?;

@@ -1,8 +1,8 @@
-//! What a chain says of each listed asset, as it was last reported, and why the last look reported nothing; and which of them are held.
+//! What a chain last reported of each listed asset, why the last check reported nothing, and which assets are held.
 //!
-//! Nothing is CONFIRMED of an asset that is held, or with other decimals than were reported ([`confirmable`], and `deposits`, whose
-//! lists leave such deposits out). What was reported
-//! stays on record when a later look fails, and so does that it is held; what is no longer listed goes.
+//! Nothing is CONFIRMED of an asset that is held, or with other decimals than were reported ([`confirmable`]; the lists
+//! of `deposits` leave such deposits out). What was reported stays on record when a later check fails, and so does the
+//! hold. What is no longer listed is removed.
 
 use std::collections::BTreeMap;
 
@@ -22,21 +22,20 @@ pub struct AssetRow {
     pub symbol: String,
     /// `None` while nothing was ever reported.
     pub reported: Option<ReportedAsset>,
-    /// Why the last look reported nothing; empty when it did.
+    /// Why the last check reported nothing; empty if it did.
     pub reason: String,
     /// Nothing of it is CONFIRMED.
     pub is_held: bool,
 }
 
-/// What was reported.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReportedAsset {
     pub at: Timestamp,
-    /// `None` where there is no code at its address.
+    /// `None` if there is no code at its address.
     pub program: Option<String>,
-    /// `None` where the program keeps no tokens.
+    /// `None` if the program keeps no tokens.
     pub terms: Option<Terms>,
-    /// How it differs from what is listed; empty when it does not.
+    /// How it differs from what is listed; empty if it does not.
     pub differs: String,
 }
 
@@ -53,7 +52,8 @@ statements! {
             fee_basis_points = excluded.fee_basis_points, fee_maximum = excluded.fee_maximum, \
             extensions = excluded.extensions, risks = excluded.risks, differs = excluded.differs, reason = '', \
             is_held = excluded.is_held";
-    // Silence says nothing: what was never reported is held no longer after enough of it, and what was told to differ still is.
+    // A failed check proves nothing: an asset that was never reported is released after enough of them, and a reported
+    // difference stays.
     FAIL = "INSERT INTO asset_facts (chain, asset, symbol, extensions, risks, differs, reason) \
             VALUES ($1, $2, $3, '[]', '[]', '', $4) \
             ON CONFLICT (chain, asset) DO UPDATE SET symbol = excluded.symbol, reason = excluded.reason, \
@@ -86,7 +86,7 @@ struct Row {
     is_held: bool,
 }
 
-/// Records what the chain says of an asset, how that differs from what is listed, and whether it is held for that.
+/// Records what the chain reports of an asset, how that differs from what is listed, and whether it is held for that.
 pub async fn report(
     tx: &mut Tx,
     chain: Chain,
@@ -118,8 +118,8 @@ pub async fn report(
     expect_one("record what a chain says of an asset", reported)
 }
 
-/// Records why a look reported nothing of an asset; what was reported before stays. One of which nothing was ever reported is held no longer
-/// when it `is_given_up`.
+/// Records why a check reported nothing of an asset; what was reported before stays. If `is_given_up`, an asset of
+/// which nothing was ever reported is released.
 pub async fn fail(
     tx: &mut Tx,
     chain: Chain,
@@ -130,17 +130,17 @@ pub async fn fail(
     expect_one("record that a chain says nothing of an asset", failed)
 }
 
-/// Holds an asset that nothing is on record of: the chain is to be asked first.
+/// Holds an asset that is not on record: the chain must be asked first.
 pub async fn expect(tx: &mut Tx, chain: Chain, asset: &Asset) -> Result<(), StoreError> {
     execute!(tx, EXPECT, chain.name(), asset.id.to_bytes(), &asset.symbol).map(drop)
 }
 
-/// Holds an asset that is on record, or no longer.
+/// Holds an asset that is on record, or releases it.
 pub async fn hold(tx: &mut Tx, chain: Chain, asset: &AssetId, is_held: bool) -> Result<(), StoreError> {
     execute!(tx, HOLD, is_held, chain.name(), asset.to_bytes()).map(drop)
 }
 
-/// What the record lets be CONFIRMED of a chain's assets.
+/// Which of a chain's assets may be CONFIRMED, and with which decimals.
 pub async fn confirmable(connection: &mut impl Connection, chain: Chain) -> Result<Confirmable, StoreError> {
     let rows = fetch_all!(connection, (Vec<u8>, bool, Option<i64>), CONFIRMABLE, chain.name())?;
     let assets = rows.into_iter().map(|(asset, is_held, decimals)| {
@@ -158,7 +158,6 @@ impl Confirmable {
     }
 }
 
-/// What is on record of an asset, if anything is.
 pub async fn of(
     connection: &mut impl Connection,
     chain: Chain,
@@ -167,7 +166,6 @@ pub async fn of(
     fetch_optional!(connection, Row, OF, chain.name(), asset.to_bytes())?.map(AssetRow::try_from).transpose()
 }
 
-/// Forgets what is on record of an asset, if anything is.
 pub async fn forget(tx: &mut Tx, chain: Chain, asset: &AssetId) -> Result<(), StoreError> {
     execute!(tx, FORGET, chain.name(), asset.to_bytes()).map(drop)
 }

@@ -1,4 +1,4 @@
-//! The audit: insert only, in the transaction of what was decided.
+//! The audit: insert only, in the transaction of the decision.
 
 use landfall_chain::Chain;
 
@@ -23,7 +23,6 @@ pub enum About {
     Chain(Chain),
 }
 
-/// Writes an entry.
 pub async fn append(tx: &mut Tx, entry: &AuditEntry) -> Result<(), StoreError> {
     let AuditEntry { at, actor, action, what, reason, .. } = entry;
     execute!(tx, APPEND, entry.id(), at.0, actor, action, entry.chain_name(), what, reason).map(drop)

@@ -1,4 +1,4 @@
-//! How far each backfill has come. A row is a note to ourselves: without it the range is read again, to no harm.
+//! The progress of each backfill. A row only saves work: without it the range is read again, with no harm.
 
 use landfall_chain::{Chain, Lane, Proof, ReadProof};
 use sha2::{Digest, Sha256};
@@ -8,7 +8,6 @@ use crate::store::sql::{execute, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, int, parsed, uint};
 use crate::time::Timestamp;
 
-/// A backfill as it stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BackfillRow {
     /// Both inclusive.
@@ -19,19 +18,18 @@ pub struct BackfillRow {
     pub lane: Lane,
     /// The addresses; empty for all.
     pub scope: String,
-    /// What was looked for, in words that differ when that does.
+    /// What was searched for; the text differs if that does.
     pub basis: String,
-    /// The next block to read.
     pub next: u64,
     /// How many deposits it has recorded.
     pub found: u64,
-    /// The weakest that stands behind what was read; `None` where that is not on record.
+    /// The weakest proof of what was read; `None` if that is not on record.
     pub level: Option<Proof>,
 }
 
-/// Bytes. An entry of PostgreSQL's index takes 2,704, with the other columns.
+/// Bytes. An entry of PostgreSQL's index can hold 2,704, including the other columns.
 const SCOPE_IN_KEY_MAX: usize = 2_000;
-/// What stands behind the proof in the row of the traces.
+/// The suffix of the proof in the row of the traces.
 const TRACES: &str = "/traces";
 
 statements! {
@@ -44,7 +42,7 @@ statements! {
             level = excluded.level";
 }
 
-/// The backfill on record with the range, proof and scope of `wanted`.
+/// The backfill on record with the range, proof, lane and scope of `wanted`.
 pub async fn load(
     connection: &mut impl Connection,
     chain: Chain,
@@ -61,7 +59,6 @@ pub async fn load(
     row.transpose()
 }
 
-/// Records how far a backfill has come.
 pub async fn save(tx: &mut Tx, chain: Chain, row: &BackfillRow, now: Timestamp) -> Result<(), StoreError> {
     let BackfillRow { from, to, proof, lane, scope, basis, next, found, level } = row;
     let proof = proof_text(*proof, *lane);
@@ -71,12 +68,12 @@ pub async fn save(tx: &mut Tx, chain: Chain, row: &BackfillRow, now: Timestamp) 
     expect_one("record backfill", saved)
 }
 
-/// What stands for the addresses in the key of a row.
+/// The addresses as the key of a row holds them: themselves, or their hash if they are too long.
 fn scope_key(scope: &str) -> String {
     if scope.len() <= SCOPE_IN_KEY_MAX { scope.to_owned() } else { hex::encode(Sha256::digest(scope)) }
 }
 
-/// Both as the column `proof` holds them.
+/// The proof and the lane as the column `proof` holds them.
 fn proof_text(proof: ReadProof, lane: Lane) -> String {
     match lane {
         Lane::Block => proof.name().to_owned(),
@@ -84,12 +81,12 @@ fn proof_text(proof: ReadProof, lane: Lane) -> String {
     }
 }
 
-/// What the column `level` says.
+/// The proof in the column `level`.
 pub(super) fn read_level(text: Option<String>) -> Result<Option<Proof>, StoreError> {
     text.map(|text| parsed("level of a backfill", &text)).transpose()
 }
 
-/// What the column `proof` says.
+/// The proof and the lane in the column `proof`.
 pub(super) fn read_proof(text: &str) -> Result<(ReadProof, Lane), StoreError> {
     let (proof, lane) = match text.strip_suffix(TRACES) {
         Some(proof) => (proof, Lane::Traces),

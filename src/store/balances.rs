@@ -1,8 +1,8 @@
-//! What watched addresses held at final blocks, and whose holdings are to be read.
+//! What watched addresses held at final blocks, and whose holdings must be read.
 //!
-//! Promises: whatever is recorded to have moved queues its address (`moved`), and an address that is added does ([`first`]);
-//! what was read never takes the place of what is true of a later block. No line of an account reads as zero because it was
-//! never read: what is not known is not in [`Known::held`], and from which block on all that leaves is seen stands beside it.
+//! Promises: every recorded movement queues its address (`moved`), and so does an added address ([`first`]). A reading
+//! never replaces one of a later block. No holding reads as zero because it was never read: what is not known is not in
+//! [`Known::held`]. Each holding says from which block on every debit is seen.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,20 +17,19 @@ use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, Listed, StoreError, Tx, hash, int, parsed, traces, uint, unexplained};
 use crate::time::Timestamp;
 
-/// How long an address rests that was not reported: as long as it has been unreported, within these bounds.
+/// How long an unreported address waits: as long as it has been unreported, within these bounds.
 const REST_MIN: Duration = Duration::from_secs(30);
 const REST_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// What is known of one address of an account.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Known {
     pub chain: Chain,
     pub address: Address,
-    /// For each asset that was ever read of it.
+    /// One entry for each asset that was ever read of it.
     pub held: Vec<Held>,
 }
 
-/// A watched address, and of which block each asset is known that is known of it.
+/// A watched address, and for each asset that is known of it, the block of the reading.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Watched {
     pub seq: u64,
@@ -38,13 +37,13 @@ pub struct Watched {
     pub assets: Vec<(AssetId, u64)>,
 }
 
-/// An asset whose holders are reported their balances.
+/// An asset whose balances are reported to clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Followed {
     pub asset: AssetId,
-    /// The first block that was searched for it.
+    /// The first block from which it is followed.
     pub from: u64,
-    /// Since when nobody tells how much of it anybody holds.
+    /// Since when no endpoint reports any balance of it.
     pub unreported_since: Option<Timestamp>,
 }
 
@@ -52,23 +51,23 @@ pub struct Followed {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreported {
     pub address: Address,
-    /// Of which assets, in words.
+    /// The missing assets, as text.
     pub assets: String,
     pub since: Timestamp,
 }
 
-/// Why an address is to be read at whichever block is final.
+/// Why an address must be read at whichever block is final.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Reason {
     /// It was added to the watch list.
     Added,
-    /// What was read of it is of a block that is not final after all.
+    /// Its reading is of a block that is not final after all.
     TakenBack,
-    /// An asset is listed that is not known of it.
+    /// A listed asset is not known of it.
     Listed,
 }
 
-/// What was read of an asset of an address.
+/// What was read of one asset of an address.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading<'a> {
     pub address: &'a Address,
@@ -80,11 +79,11 @@ pub struct Reading<'a> {
 }
 
 statements! {
-    // $2 is $4 addresses of $3 bytes each, one behind the other.
+    // $2 is $4 addresses of $3 bytes each, concatenated.
     FIRST = "INSERT INTO balances_due (chain, address, block_number, queued_us, reason) \
              WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $4) \
              SELECT $1, substr(" ["CAST("] "$2" [" AS BYTEA)"] ", i * $3 + 1, $3), 0, $5, $6 FROM n WHERE TRUE ON CONFLICT (chain, address, block_number) DO NOTHING";
-    // Where the asset was read at this block or a later one, what moved is in it already.
+    // If the asset was read at this block or a later one, the reading includes the movement.
     MOVED = "INSERT INTO balances_due (chain, address, block_number, queued_us) SELECT w.chain, w.address, \
              CAST($3 AS BIGINT), 0 FROM watched_addresses AS w WHERE w.chain = $1 AND w.address = $2 AND NOT EXISTS \
              (SELECT 1 FROM balances AS b WHERE b.chain = $1 AND b.address = $2 AND b.asset = $4 AND b.block_number >= $3) \
@@ -92,7 +91,7 @@ statements! {
     UNSEEN = "INSERT INTO balances_due (chain, address, block_number, queued_us) \
               WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $4) \
               SELECT $1, substr(" ["CAST("] "$2" [" AS BYTEA)"] ", i * $3 + 1, $3), $5, 0 FROM n WHERE TRUE ON CONFLICT (chain, address, block_number) DO NOTHING";
-    // One that is due already stays as it is.
+    // An address that is due already stays as it is.
     KEEP = "INSERT INTO balances_due (chain, address, block_number, queued_us) SELECT w.chain, w.address, CAST($3 AS BIGINT), 0 \
             FROM watched_addresses AS w WHERE w.chain = $1 AND w.address = $2 AND NOT EXISTS (SELECT 1 FROM balances_due AS due \
             WHERE due.chain = $1 AND due.address = $2 AND due.block_number <= $3) \
@@ -109,7 +108,7 @@ statements! {
     PAGE = "SELECT page.seq, page.address, b.asset, b.block_number FROM (SELECT chain, seq, address FROM watched_addresses \
             WHERE chain = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3) AS page \
             LEFT JOIN balances AS b ON b.chain = page.chain AND b.address = page.address ORDER BY page.seq DESC";
-    // A later block's amount stays, and of one block the word of two.
+    // The amount of a later block stays; for the same block, the report of two endpoints stays.
     SET = "INSERT INTO balances (chain, address, asset, amount, amount_text, block_number, block_hash, proof, read_us, \
            base_number, base_amount) \
            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $6, $4) ON CONFLICT (chain, address, asset) DO UPDATE SET \
@@ -130,12 +129,12 @@ statements! {
                    FROM balances WHERE chain = $1 AND block_number > $2 ON CONFLICT (chain, address, block_number) DO NOTHING";
     FORGET_ABOVE = "DELETE FROM balances WHERE chain = $1 AND block_number > $2";
     FOLLOWED = "SELECT asset, followed_from, unreported_us FROM balance_assets WHERE chain = $1 ORDER BY asset";
-    // What was followed before stays as it is; with other settings what is seen begins anew.
+    // An asset that was followed before stays as it is; under other settings `explained_from` starts anew.
     FOLLOW = "INSERT INTO balance_assets (chain, asset, followed_from, explained_from, explained_by) VALUES ($1, $2, $3, $4, $5) \
               ON CONFLICT (chain, asset) DO UPDATE SET explained_by = excluded.explained_by, explained_from = \
               CASE WHEN balance_assets.explained_by = excluded.explained_by THEN balance_assets.explained_from \
               ELSE excluded.explained_from END";
-    // From the block behind it on all that moves of the address and the asset is seen.
+    // Only bases after which every movement of the address and the asset is seen.
     BASES = "SELECT b.asset, b.base_number, b.base_amount FROM watched_addresses AS w \
              JOIN balances AS b ON b.chain = w.chain AND b.address = w.address \
              JOIN balance_assets AS f ON f.chain = b.chain AND f.asset = b.asset WHERE w.chain = $1 AND w.address = $2 \
@@ -143,8 +142,8 @@ statements! {
     UNFOLLOW = "DELETE FROM balance_assets WHERE chain = $1 AND asset = $2";
     SILENT = "UPDATE balance_assets SET unreported_us = COALESCE(unreported_us, $3) WHERE chain = $1 AND asset = $2";
     REPORTED = "UPDATE balance_assets SET unreported_us = NULL WHERE chain = $1 AND asset = $2 AND unreported_us IS NOT NULL";
-    // One statement, so that what was spent is counted from the very block that the amount is of. CROSS JOIN, because SQLite's
-    // planner would walk over all that an address ever spent.
+    // One statement, so that spending is counted from the very block of the amount. CROSS JOIN, because SQLite's
+    // planner would walk over everything that an address ever spent.
     OF_ACCOUNT = "SELECT 'held' AS what, w.chain, w.address, b.asset, b.amount, b.block_number, b.block_hash, b.read_us, \
                   CASE WHEN f.followed_from > w.from_number THEN f.followed_from WHEN f.followed_from IS NOT NULL \
                   THEN w.from_number END AS seen_from \
@@ -181,8 +180,8 @@ struct Row {
     seen_from: Option<i64>,
 }
 
-/// The holdings of addresses of one chain are to be read at whichever block is final; and, where that is below `seen_from`, again once the
-/// block before that one is: from there on whatever leaves it is seen.
+/// Queues addresses of one chain to be read at whichever block is final. If that is below `seen_from`, they are read
+/// again once the block before `seen_from` is final: from there on every debit is seen.
 pub async fn first(
     tx: &mut Tx,
     chain: Chain,
@@ -198,8 +197,8 @@ pub async fn first(
     }
 }
 
-/// Some of `asset` moved from or to `address`, if it is watched, in block `number`: its holdings are to be read once that is
-/// final.
+/// Some of `asset` moved from or to `address` in block `number`. Queues the address, if it is watched, to be read once
+/// that block is final.
 pub(super) async fn moved(
     tx: &mut Tx,
     chain: Chain,
@@ -210,7 +209,7 @@ pub(super) async fn moved(
     execute!(tx, MOVED, chain.name(), address.as_bytes(), int(number), asset.to_bytes()).map(drop)
 }
 
-/// At most `limit` addresses that are to be read for this reason, those queued last before others, without those that rest.
+/// At most `limit` addresses that are due for this reason, the last queued first, without those that are paused.
 pub async fn queued(
     connection: &mut impl Connection,
     chain: Chain,
@@ -221,8 +220,8 @@ pub async fn queued(
     addresses(fetch_all!(connection, (Vec<u8>,), QUEUED, chain.name(), reason.name(), now.0, i64::from(limit))?)
 }
 
-/// At most `limit` addresses that something moved of, up to the final block `number`, those of the newest blocks before
-/// others, without those that rest. One may stand there several times.
+/// At most `limit` addresses that had a movement up to the final block `number`, those of the newest blocks first,
+/// without those that are paused. One address may be in the list several times.
 pub async fn moved_by(
     connection: &mut impl Connection,
     chain: Chain,
@@ -233,7 +232,8 @@ pub async fn moved_by(
     addresses(fetch_all!(connection, (Vec<u8>,), MOVED_BY, chain.name(), int(number), now.0, i64::from(limit))?)
 }
 
-/// Whether something moved of `address` in a block above `from`, up to `to`, that is not in what is on record.
+/// Whether a queued movement of `address` is in a block above `from`, up to `to`; queued movements are not yet in any
+/// reading.
 pub async fn moved_between(
     connection: &mut impl Connection,
     chain: Chain,
@@ -244,7 +244,7 @@ pub async fn moved_between(
     Ok(row.is_some())
 }
 
-/// At most `limit` lines that were read before `before` and are not due, the oldest before others: their addresses.
+/// The addresses of at most `limit` readings from before `before`, oldest first, without addresses that are due.
 pub async fn oldest(
     connection: &mut impl Connection,
     chain: Chain,
@@ -276,8 +276,8 @@ pub async fn watched_below(
     Ok(found)
 }
 
-/// Of each asset of an address the reading that the next one is to be compared with; none where something may have moved since
-/// without being seen.
+/// For each asset of an address, the reading to compare the next one with; none if something may have moved since then
+/// unseen.
 pub async fn bases(
     connection: &mut impl Connection,
     chain: Chain,
@@ -291,8 +291,9 @@ pub async fn bases(
     bases.collect()
 }
 
-/// Records what was read; whether it did. Where a later block was read already, that stays; and where of the same block more
-/// endpoints reported it. The next reading is compared with this one, if it `is_base`, or with the one that this was to be compared with.
+/// Records what was read; returns whether it did. A reading of a later block stays, and so does one of the same block
+/// that more endpoints reported. If it `is_base`, the next reading is compared with this one, otherwise with the
+/// earlier base.
 pub async fn set(
     tx: &mut Tx,
     chain: Chain,
@@ -318,13 +319,13 @@ pub async fn set(
     Ok(set > 0)
 }
 
-/// An address is no longer due: all of it was read at block `number`, or at a later one.
+/// An address is no longer due: everything was read at block `number` or later.
 pub async fn done(tx: &mut Tx, chain: Chain, address: &Address, number: u64) -> Result<(), StoreError> {
     execute!(tx, DONE, chain.name(), address.as_bytes(), int(number)).map(drop)
 }
 
-/// An address that was asked for at block `number` was not told of `assets`: it stays due, and rests for as long as it has been
-/// so, from half a minute to an hour.
+/// An address that was asked for at block `number` has no report of `assets`. It stays due, and waits as long as it has
+/// been unreported, from half a minute to an hour.
 pub async fn rest(
     tx: &mut Tx,
     chain: Chain,
@@ -333,7 +334,7 @@ pub async fn rest(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let (who, number) = (address.as_bytes(), int(number));
-    // Who was only looked at in its turn is due from now on.
+    // An address that was only read in its turn is due from now on.
     execute!(tx, KEEP, chain.name(), who, number)?;
     let [least, most] = [REST_MIN, REST_MAX].map(|time| Timestamp::EPOCH.plus(time).0);
     execute!(tx, REST, chain.name(), who, number, now.0, assets, least, most).map(drop)
@@ -353,14 +354,13 @@ pub async fn unreported(
     unreported.collect()
 }
 
-/// What was read of blocks above `number`, which are not final after all, is forgotten, and read again.
+/// Forgets what was read of blocks above `number`, which are not final after all, and queues its addresses.
 pub async fn disconnect_to(tx: &mut Tx, chain: Chain, number: u64, now: Timestamp) -> Result<(), StoreError> {
     execute!(tx, QUEUE_ABOVE, chain.name(), int(number), now.0)?;
     unexplained::disconnect_to(tx, chain, number).await?;
     execute!(tx, FORGET_ABOVE, chain.name(), int(number)).map(drop)
 }
 
-/// The assets of a chain that are followed.
 pub async fn followed(connection: &mut impl Connection, chain: Chain) -> Result<Vec<Followed>, StoreError> {
     let rows = fetch_all!(connection, (Vec<u8>, i64, Option<i64>), FOLLOWED, chain.name())?;
     let followed = rows.into_iter().map(|(asset, from, unreported)| {
@@ -370,8 +370,8 @@ pub async fn followed(connection: &mut impl Connection, chain: Chain) -> Result<
     followed.collect()
 }
 
-/// `asset` is followed from block `from` on, unless it is followed already; and from `explained_from` on all that moves of it is
-/// seen by these settings, unless that stands on record with the same ones. `None` where it is not.
+/// `asset` is followed from block `from` on, unless it is followed already. From `explained_from` on every movement of
+/// it is seen under these settings, unless that is on record for the same ones; `None` if movements are not seen.
 pub async fn follow(
     tx: &mut Tx,
     chain: Chain,
@@ -382,12 +382,12 @@ pub async fn follow(
     execute!(tx, FOLLOW, chain.name(), asset.to_bytes(), int(from), explained_from.map(int), settings).map(drop)
 }
 
-/// `asset` is not listed any more: should it be again, what moved meanwhile was not seen.
+/// `asset` is not listed any more: if it is listed again later, movements in between were not seen.
 pub async fn unfollow(tx: &mut Tx, chain: Chain, asset: &AssetId) -> Result<(), StoreError> {
     execute!(tx, UNFOLLOW, chain.name(), asset.to_bytes()).map(drop)
 }
 
-/// Whether somebody tells how much of `asset` is held.
+/// Records whether any endpoint reports balances of `asset`.
 pub async fn report(
     tx: &mut Tx,
     chain: Chain,
@@ -402,14 +402,14 @@ pub async fn report(
     }
 }
 
-/// What is known of each address of an account, by chain. A block whose time is before `untraced_since` and that is still to be
-/// traced may have moved the native currency.
+/// What is known of each address of an account, by chain. A block from before `untraced_since` that is not traced yet
+/// may have moved the native currency; `Held::unsearched` names the newest.
 pub async fn of_account(
     connection: &mut impl Connection,
     account_id: &str,
     untraced_since: Timestamp,
 ) -> Result<Vec<Known>, StoreError> {
-    // Before what was spent is looked for: what is traced in between is in that.
+    // Must come before the spending is read, which then includes what is traced in between.
     let untraced = traces::untraced_since(connection, untraced_since).await?;
     let rows = fetch_all!(connection, Row, OF_ACCOUNT, account_id, AssetId::Native.to_bytes())?;
     let mut found: BTreeMap<(Chain, Address), BTreeMap<AssetId, Held>> = BTreeMap::new();
@@ -455,7 +455,7 @@ impl Row {
 }
 
 impl Reason {
-    /// All, those that are read first before others.
+    /// All, in the order in which they are read.
     pub const ALL: [Reason; 3] = [Reason::Added, Reason::TakenBack, Reason::Listed];
 
     const fn name(self) -> &'static str {

@@ -1,7 +1,8 @@
-//! Which blocks were matched against an address, as far as the record reports.
+//! Which blocks were matched against an address, as far as the record shows.
 //!
-//! What is followed is whole: each block from the one that an address is watched from up to the cursor. Below that counts what
-//! backfills read for it. A backfill without an end is left out, because how far it came is not on record.
+//! Following leaves no gap: each block from the one that an address is watched from up to the cursor was matched. Below
+//! that, only what backfills read for it counts. A backfill without an end is left out, because its end is not on
+//! record.
 
 use landfall_chain::{Address, Chain, Lane, Native, Proof, ReadProof};
 
@@ -15,12 +16,12 @@ pub struct AddressCoverage {
     pub address: Address,
     /// The first block that is matched against it.
     pub watched_from: u64,
-    /// The newest block that was; `None` before the first.
+    /// The newest block that was matched; `None` before the first.
     pub complete_through: Option<u64>,
-    /// The newest of them that is final.
+    /// The newest of these that is final.
     pub final_through: Option<u64>,
-    /// The newest up to which value inside of transactions was read from traces too; `None` where the chain is not traced,
-    /// and before the first.
+    /// The newest block up to which value inside of transactions was read from traces too. `None` if the chain is not
+    /// traced, and before the first.
     pub traced_through: Option<u64>,
     pub backfilled: Vec<Backfilled>,
 }
@@ -31,9 +32,9 @@ pub struct Backfilled {
     pub from: u64,
     pub to: u64,
     pub proof: ReadProof,
-    /// What was read of the blocks.
+    /// The lane that was read.
     pub lane: Lane,
-    /// The weakest that stands behind them, where that is on record.
+    /// The weakest proof of what was read, if that is on record.
     pub level: Option<Proof>,
 }
 
@@ -49,28 +50,26 @@ statements! {
                  WHERE chain = $1 AND next_number > from_number AND to_number < $2 ORDER BY from_number, to_number, proof";
 }
 
-/// What stands for the end of a backfill that has none: no block has such a number.
+/// The recorded end of a backfill that has none: no block has such a number.
 const NO_END: i64 = i64::MAX - 1;
 
 type Row = (String, Vec<u8>, i64, i64, Option<i64>, Option<i64>, bool, Option<i64>);
 type BackfillRow = (i64, i64, String, String, String, Option<String>, i64);
 
-/// What concerns all addresses of a chain.
 struct OfChain {
     chain: Chain,
     backfills: Vec<BackfillRow>,
-    /// How it was followed, each from a block on.
+    /// The settings under which it was followed, each from a block on.
     settings: Vec<(u64, Native)>,
 }
 
-/// What is known of each address of an account.
 pub async fn of_account(
     connection: &mut impl Connection,
     account_id: &str,
 ) -> Result<Vec<AddressCoverage>, StoreError> {
     let rows = fetch_all!(connection, Row, OF_ACCOUNT, account_id)?;
     let mut found = Vec::with_capacity(rows.len());
-    // The addresses of a chain stand together.
+    // The addresses of a chain are adjacent.
     let mut last: Option<OfChain> = None;
     for (chain, bytes, seq, from, at, final_at, is_traced, untraced) in rows {
         let address =
@@ -89,7 +88,7 @@ pub async fn of_account(
         let (text, from) = (address.to_string(), accounts::matched_from(from, first)?);
         let read = backfills.iter().filter(|row| is_for(row, &text, seq)).map(backfilled);
         let read = read.collect::<Result<Vec<_>, StoreError>>()?;
-        // Nothing below the first one is complete: where the cursor has not come there yet, nothing is.
+        // Below the first block nothing is complete: if the cursor has not reached it, nothing is.
         let reached = |number: Option<i64>| {
             number.filter(|number| *number >= int(from)).map(|number| uint("block number", number)).transpose()
         };
@@ -108,7 +107,7 @@ pub async fn of_account(
     Ok(found)
 }
 
-/// The first block from number `from` on that was followed with a setting by which nothing shows what moves inside of
+/// The first block from number `from` on that was followed with a setting that does not show what moves inside of
 /// transactions.
 fn unshown(settings: &[(u64, Native)], from: u64) -> Option<u64> {
     let ends = settings.iter().skip(1).map(|(first, _)| *first).chain([u64::MAX]);
@@ -118,7 +117,8 @@ fn unshown(settings: &[(u64, Native)], from: u64) -> Option<u64> {
     })
 }
 
-/// Whether a backfill looked for the address: it was among those named, or all were that were watched then.
+/// Whether a backfill searched for the address: it was named, or all addresses that were watched then were searched
+/// for.
 fn is_for((.., scope, basis, _, _): &BackfillRow, address: &str, seq: i64) -> bool {
     if scope.is_empty() {
         let newest = basis.split('/').next().and_then(|newest| newest.parse::<i64>().ok());

@@ -1,7 +1,7 @@
-//! Where each chain's watcher stands, and the blocks it connected.
+//! Where each chain's watcher stands, and the blocks that it connected.
 //!
 //! The cursor moves by compare-and-set on its old block, in the transaction of its data. Its row is also the lock of
-//! the chain's watch list: who adds an address and who connects blocks both take it first.
+//! the chain's watch list: whoever adds an address or connects blocks takes it first.
 
 use landfall_chain::{Block, BlockHash, BlockRef, Chain, Header, Proof};
 
@@ -15,10 +15,10 @@ use crate::time::Timestamp;
 pub struct Cursor {
     /// The last connected block; `None` before the first.
     pub at: Option<BlockRef>,
-    /// The newest connected block that was final when it was looked at.
+    /// The newest connected block that was final when it was checked.
     pub finalized: Option<BlockRef>,
-    /// Through which number its blocks may count as final by what lies below them; 0 before the first. It moves on chains whose
-    /// blocks are looked at once more.
+    /// Up to which number its blocks were cross-checked and may count as final; 0 before the first. It moves only on
+    /// chains whose blocks are cross-checked.
     pub looked: u64,
     /// The number of the newest watched address.
     pub watch_seq: u64,
@@ -30,7 +30,7 @@ statements! {
     LOCK = "SELECT number, hash, final_number, final_hash, looked_number, watch_seq FROM cursors WHERE chain = $1" [" FOR UPDATE"] "";
     SET_WATCH_SEQ = "UPDATE cursors SET watch_seq = $1 WHERE chain = $2";
     PLACE = "UPDATE cursors SET number = $1, hash = $2, looked_number = $1 WHERE chain = $3 AND number IS NULL";
-    // What is connected in the place of blocks that were taken back has not been looked at.
+    // Blocks that replace disconnected ones are not cross-checked yet.
     MOVE = "UPDATE cursors SET number = $1, hash = $2, \
             looked_number = CASE WHEN looked_number > $1 THEN $1 ELSE looked_number END WHERE chain = $3 AND hash = $4";
     LOOK = "UPDATE cursors SET looked_number = $1 WHERE chain = $2";
@@ -41,13 +41,14 @@ statements! {
                AND NOT EXISTS (SELECT 1 FROM blocks WHERE blocks.chain = $1 AND blocks.hash <> $2) \
                AND NOT EXISTS (SELECT 1 FROM inclusions WHERE inclusions.chain = $1)";
     FORGET_ANCHOR = "DELETE FROM blocks WHERE chain = $1 AND hash = $2";
-    // One that is connected again is traced again: its legs to addresses that were added meanwhile would be missed.
+    // A block that is connected again is traced again: otherwise its legs to addresses that were added meanwhile would
+    // be missed.
     CONNECT = "INSERT INTO blocks (chain, hash, number, parent_hash, time_us, proof, canonical, traced) \
                VALUES ($1, $2, $3, $4, $5, $6, true, $7) \
                ON CONFLICT (chain, hash) DO UPDATE SET canonical = true, proof = excluded.proof, traced = excluded.traced";
     REPORTED_BY_ONE = "SELECT 1 FROM blocks WHERE chain = $1 AND hash = $2 AND proof = 'one_endpoint'";
     STRENGTHEN = "UPDATE blocks SET proof = $3 WHERE chain = $1 AND hash = $2 AND proof IN ('unread', 'bloom', 'one_endpoint')";
-    // Connected again, they are tried at once.
+    // When the blocks are connected again, they are tried at once.
     FORGET_FAILURES = "DELETE FROM trace_failures WHERE chain = $1 AND block_number > $2";
     DISCONNECT = "UPDATE blocks SET canonical = false WHERE chain = $1 AND canonical AND number > $2";
     CANONICAL_AT = "SELECT hash FROM blocks WHERE chain = $1 AND number = $2 AND canonical";
@@ -66,9 +67,8 @@ statements! {
                  AND below.number = (SELECT MAX(number) FROM blocks WHERE chain = $1 AND canonical AND number <= $2) \
                  AND above.number = (SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical AND number > $2)";
     OLDEST_FROM = "SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical AND number >= $2";
-    // What a deposit was seen in is kept as evidence, what moved money out as a part of the books, and what has still to
-    // be traced is not forgotten; nor what shows where a reorg would be followed that waits for a person: its fork point, and
-    // what stands on that.
+    // These blocks are kept: evidence of deposits, blocks with movements (they are part of the books), and blocks that
+    // must still be traced. Also, for a reorg that waits for a person, its fork point and the block on top.
     PRUNE = "DELETE FROM blocks WHERE chain = $1 AND number >= $2 AND number < $3 AND (traced OR NOT canonical) AND NOT EXISTS \
              (SELECT 1 FROM inclusions WHERE inclusions.chain = blocks.chain AND inclusions.block_hash = blocks.hash) AND NOT EXISTS \
              (SELECT 1 FROM debits WHERE debits.chain = blocks.chain AND debits.block_hash = blocks.hash) AND NOT EXISTS \
@@ -82,30 +82,30 @@ statements! {
 type CursorRow = (Option<i64>, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>, Option<i64>, i64);
 
 impl Cursor {
-    /// The chain's cursor; without a block when the chain was never watched.
+    /// The chain's cursor; `at` is `None` if the chain was never watched.
     pub async fn load(connection: &mut impl Connection, chain: Chain) -> Result<Self, StoreError> {
         Cursor::of(fetch_optional!(connection, CursorRow, LOAD, chain.name())?)
     }
 
-    /// As [`Cursor::load`], and nobody else changes it before the end of the transaction.
+    /// As [`Cursor::load`], and no other transaction changes it before the end of this one.
     pub async fn lock(tx: &mut Tx, chain: Chain) -> Result<Self, StoreError> {
         execute!(tx, ENSURE, chain.name())?;
         Cursor::of(fetch_optional!(tx, CursorRow, LOCK, chain.name())?)
     }
 
-    /// Sets the first block, below which nothing is read.
+    /// Sets the anchor, below which nothing is read.
     pub async fn place(tx: &mut Tx, chain: Chain, at: &BlockRef) -> Result<(), StoreError> {
         let placed = execute!(tx, PLACE, int(at.number), &at.hash.0[..], chain.name())?;
         moved_unless(placed == 1, chain)
     }
 
-    /// Moves `from` its block to another, forward or back.
+    /// Moves the cursor from its block to another, forward or back.
     pub async fn shift(tx: &mut Tx, chain: Chain, from: &BlockRef, to: &BlockRef) -> Result<(), StoreError> {
         let moved = execute!(tx, MOVE, int(to.number), &to.hash.0[..], chain.name(), &from.hash.0[..])?;
         moved_unless(moved == 1, chain)
     }
 
-    /// Records through which number connected blocks were looked at once more.
+    /// Records through which number connected blocks were cross-checked.
     pub async fn look(tx: &mut Tx, chain: Chain, through: u64) -> Result<(), StoreError> {
         let looked = execute!(tx, LOOK, int(through), chain.name())?;
         expect_one("look at connected blocks once more", looked)
@@ -122,13 +122,13 @@ impl Cursor {
         execute!(tx, FINALIZE, int(at.number), &at.hash.0[..], chain.name()).map(drop)
     }
 
-    /// Takes the newest final block back to an older one, which an accepted reorg left in place.
+    /// Moves the newest final block back to an older one, after an accepted reorg.
     pub async fn refinalize(tx: &mut Tx, chain: Chain, at: &BlockRef) -> Result<(), StoreError> {
         execute!(tx, REFINALIZE, int(at.number), &at.hash.0[..], chain.name()).map(drop)
     }
 
-    /// Makes the chain one that was never watched again, when `at` is the block it was taken up at and nothing was ever
-    /// recorded above that; whether it was so.
+    /// Makes the chain one that was never watched, if `at` is its anchor and nothing was ever recorded above it;
+    /// returns whether it did.
     pub async fn unplace(tx: &mut Tx, chain: Chain, at: &BlockRef) -> Result<bool, StoreError> {
         if execute!(tx, UNPLACE, chain.name(), &at.hash.0[..])? == 0 {
             return Ok(false);
@@ -149,12 +149,12 @@ impl Cursor {
     }
 }
 
-/// Puts a block on the canonical chain; `traced` says that no trace of it is to be read.
+/// Puts a block on the canonical chain. With `traced`, no trace of it will be read.
 pub async fn connect(tx: &mut Tx, chain: Chain, block: &Block, traced: bool) -> Result<(), StoreError> {
     record(tx, chain, &block.header, block.proof.name(), traced).await
 }
 
-/// Whether the block is on record, canonical or not, on one endpoint's word.
+/// Whether the block is on record, canonical or not, as reported by one endpoint.
 pub async fn is_reported_by_one(
     connection: &mut impl Connection,
     chain: Chain,
@@ -163,7 +163,7 @@ pub async fn is_reported_by_one(
     Ok(fetch_optional!(connection, (i32,), REPORTED_BY_ONE, chain.name(), &block.0[..])?.is_some())
 }
 
-/// Records that a block on record was read again with this proof, where what stood behind it was weaker.
+/// Records that a block on record was read again with this proof, if its proof was weaker.
 pub async fn strengthen(tx: &mut Tx, chain: Chain, block: &BlockRef, proof: Proof) -> Result<(), StoreError> {
     match proof {
         Proof::Roots | Proof::TwoEndpoints => {
@@ -173,18 +173,18 @@ pub async fn strengthen(tx: &mut Tx, chain: Chain, block: &BlockRef, proof: Proo
     }
 }
 
-/// Puts the header that the cursor starts from on record, content unread.
+/// Records the header that the cursor starts from; its content is unread.
 pub async fn anchor(tx: &mut Tx, chain: Chain, header: &Header) -> Result<(), StoreError> {
     record(tx, chain, header, "unread", true).await
 }
 
-/// Takes every block above `fork_point` off the canonical chain; how many there were.
+/// Removes every block above `fork_point` from the canonical chain; returns how many there were.
 pub async fn disconnect(tx: &mut Tx, chain: Chain, fork_point: &BlockRef) -> Result<u64, StoreError> {
     execute!(tx, FORGET_FAILURES, chain.name(), int(fork_point.number))?;
     execute!(tx, DISCONNECT, chain.name(), int(fork_point.number))
 }
 
-/// The hash of our canonical block at `number`, when it is on record.
+/// The hash of our canonical block at `number`, if it is on record.
 pub async fn canonical_at(
     connection: &mut impl Connection,
     chain: Chain,
@@ -204,7 +204,7 @@ pub async fn canonical_in(
     refs(fetch_all!(connection, (i64, Vec<u8>), CANONICAL_IN, chain.name(), int(from), int(to))?)
 }
 
-/// So many canonical blocks numbered `from..=to`, the oldest, ascending.
+/// At most `limit` canonical blocks numbered `from..=to`, ascending.
 pub async fn canonical_from(
     connection: &mut impl Connection,
     chain: Chain,
@@ -222,7 +222,7 @@ fn refs(rows: Vec<(i64, Vec<u8>)>) -> Result<Vec<BlockRef>, StoreError> {
     refs.collect()
 }
 
-/// Our newest canonical block on record, of those numbered `through` or below.
+/// Our newest canonical block on record with number `through` or below.
 pub async fn canonical_through(
     connection: &mut impl Connection,
     chain: Chain,
@@ -231,8 +231,8 @@ pub async fn canonical_through(
     one(fetch_optional!(connection, (i64, Vec<u8>), CANONICAL_THROUGH, chain.name(), int(through))?)
 }
 
-/// The block below `number` on which the next one above it stands: by that link our chain has none at `number`. `None` where it
-/// has, and where one of the two is not on record.
+/// The block below `number` that the next one above it stands on: by that link our chain has no block at `number`.
+/// `None` if it has one, or if one of the two is not on record.
 pub async fn passed_over(
     connection: &mut impl Connection,
     chain: Chain,
@@ -241,8 +241,8 @@ pub async fn passed_over(
     one(fetch_optional!(connection, (i64, Vec<u8>), PASSED_OVER, chain.name(), int(number))?)
 }
 
-/// Our newest block of those numbered `number` or below, and the next one above that number, which stands on it by its own
-/// parent. `None` where one of the two is not on record, or another was between them.
+/// Our newest block with number `number` or below, and the next one above that number, if its parent is the former.
+/// `None` if one of the two is not on record, or another block was between them.
 pub async fn stands_on(
     connection: &mut impl Connection,
     chain: Chain,
@@ -261,14 +261,14 @@ fn one(row: Option<(i64, Vec<u8>)>) -> Result<Option<BlockRef>, StoreError> {
     Ok(refs(row.into_iter().collect())?.pop())
 }
 
-/// The number of the oldest canonical block on record, of those numbered `from` or above.
+/// The number of the oldest canonical block on record, from `from` on.
 pub async fn oldest_from(connection: &mut impl Connection, chain: Chain, from: u64) -> Result<Option<u64>, StoreError> {
     let row = fetch_optional!(connection, (Option<i64>,), OLDEST_FROM, chain.name(), int(from))?;
     row.and_then(|(number,)| number).map(|number| uint("block number", number)).transpose()
 }
 
-/// Forgets the blocks with numbers `from..below` that nothing needs any more. What is kept as evidence would be
-/// walked over each time, if the range had no lower end.
+/// Forgets the blocks with numbers `from..below` that nothing needs any more. Without a lower end, each call would walk
+/// over all the evidence that is kept.
 pub async fn prune(tx: &mut Tx, chain: Chain, from: u64, below: u64) -> Result<u64, StoreError> {
     execute!(tx, PRUNE, chain.name(), int(from), int(below))
 }

@@ -1,8 +1,8 @@
 //! The database: SQLite for one machine, PostgreSQL for more, behind one type.
 //!
-//! Promises: a transaction that may write takes SQLite's write lock at its beginning (a deferred one fails at once
-//! when it has read before); a commit is on disk when it returns. A failed commit has an unknown outcome: read again. Who has a
-//! share has connections of its own, and takes nothing of others.
+//! Promises: a transaction that may write takes SQLite's write lock at its beginning (a deferred one that has read
+//! before fails at once). A commit is on disk when it returns. A failed commit has an unknown outcome: read again. A
+//! share has connections of its own, and takes none from others.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -30,13 +30,14 @@ const READERS_MAX: u32 = 8;
 const POSTGRES_CONNECTIONS_MAX: u32 = 12;
 /// How many prepared statements a connection keeps: more than the store has, so that none is parsed twice.
 const STATEMENTS_KEPT: usize = 512;
-/// How long a connection is waited for, and SQLite's write lock.
+/// How long to wait for a connection, and for SQLite's write lock.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long it is waited for whether a server's port can be reached at all, when no connection was had in time.
 const REACH_MAX: Duration = Duration::from_secs(1);
 /// What a URL says of encryption by.
 const SAYS_SSL_MODE: [&str; 2] = ["sslmode", "ssl-mode"];
-/// What else of a URL's parameters the driver reads (sqlx-postgres 0.9, options/parse.rs), beside `options[NAME]`.
+/// The other parameters that the driver reads from a URL (sqlx-postgres 0.9, options/parse.rs), besides
+/// `options[NAME]`.
 const PARAMETERS: [&str; 16] = [
     "sslrootcert",
     "ssl-root-cert",
@@ -55,21 +56,21 @@ const PARAMETERS: [&str; 16] = [
     "application_name",
     "options",
 ];
-/// How long a connection of PostgreSQL's lies idle before it is asked whether it is there.
+/// How long a PostgreSQL connection may be idle before it is pinged when it is taken.
 const UNASKED_MAX: Duration = Duration::from_millis(100);
 
-/// Without another's work getting on meanwhile.
+/// How many tries in a row may fail while no other process makes progress.
 const MIGRATE_TRIES_MAX: u32 = 5;
 const MIGRATE_PAUSE: Duration = Duration::from_millis(200);
 
 /// The migrations, in order: (version, description, text for both engines).
 pub const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "init", include_str!("../../migrations/0001_init.sql"))];
 
-/// What migrations leave to the engine: the type of bytes, and what has a text compared by its bytes (SQLite compares none otherwise).
+/// What migrations leave to the engine: the type of bytes, and what makes a text compare by its bytes (SQLite always
+/// does).
 const POSTGRES_WORDS: [(&str, &str); 2] = [("{{blob}}", "BYTEA"), ("{{by_bytes}}", " COLLATE \"C\"")];
 const SQLITE_WORDS: [(&str, &str); 2] = [("{{blob}}", "BLOB"), ("{{by_bytes}}", "")];
 
-/// Where the data is.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoreUrl {
     Sqlite(PathBuf),
@@ -83,18 +84,18 @@ pub struct Db {
     share: Option<Share>,
 }
 
-/// The connections of an engine.
 #[derive(Clone, Debug)]
 pub enum Pools {
     Postgres(PgPool),
-    /// One writer: SQLite has no second.
+    /// One writer: SQLite allows no second.
     Sqlite {
         read: SqlitePool,
         write: SqlitePool,
     },
 }
 
-/// How many may read and write at the same time, or wait for a connection to do so; others wait before them.
+/// How many of this handle's users may read and write at the same time, or wait for a connection; others wait before
+/// them.
 #[derive(Clone, Debug)]
 struct Share {
     readers: Arc<Semaphore>,
@@ -153,25 +154,25 @@ impl FromStr for StoreUrl {
     }
 }
 
-/// A URL of PostgreSQL, where there is no doubt about its parts.
+/// A PostgreSQL URL in its parts; `None` if there is any doubt about them.
 fn taken_apart(text: &str) -> Option<Url> {
     if is_doubtful(text) || text.contains('#') { None } else { Url::parse(text).ok() }
 }
 
-/// The same, and what the driver makes of it.
+/// The same, with the options that the driver makes of it.
 fn read(text: &str) -> Option<(Url, PgConnectOptions)> {
     let url = taken_apart(text)?;
     let options = PgConnectOptions::from_str(text).ok()?;
-    // The driver would look an IPv6 address in its brackets up as a name.
+    // The driver would look up an IPv6 address in its brackets as a name.
     let host = options.get_host().trim_matches(['[', ']']).to_owned();
     Some((url, options.host(&host)))
 }
 
-/// What the URL says that nobody is shown: all but host, port and database.
+/// The parts of the URL that are never shown: all but host, port and database.
 fn values(url: &Url, options: &PgConnectOptions) -> Vec<String> {
     let mut values = vec![options.get_username().to_owned(), url.password().unwrap_or_default().to_owned()];
     for (name, value) in url.query_pairs().filter(|(name, _)| !SAYS_SSL_MODE.contains(&&**name)) {
-        // The driver's are no secrets, but for the name in `options[NAME]`.
+        // The driver's names are no secrets, except the name in `options[NAME]`.
         if !is_known(&name) || name.contains('[') {
             values.push(name.trim_start_matches("options[").trim_end_matches(']').to_owned());
         }
@@ -181,23 +182,23 @@ fn values(url: &Url, options: &PgConnectOptions) -> Vec<String> {
     values
 }
 
-/// Whether the driver has a use for such a parameter.
+/// Whether the driver uses such a parameter.
 fn is_known(name: &str) -> bool {
     SAYS_SSL_MODE.contains(&name) || PARAMETERS.contains(&name) || name.starts_with("options[") && name.ends_with(']')
 }
 
-/// Says which parameters are ignored. The driver would say it with their values.
+/// Logs which parameters are ignored. The driver would log them with their values.
 fn report_unknown(url: &Url) {
     for (name, value) in url.query_pairs().filter(|(name, _)| !is_known(name)) {
-        // What is no name may be a part of a password.
+        // A malformed name may be a part of a password.
         let is_name = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') && !value.is_empty();
         let name = if is_name { &*name } else { "with an odd name or without a value" };
         warn!("store.url: a parameter that nobody knows is ignored: {name}");
     }
 }
 
-/// The other machine that a connection would be made to, where the URL does not say whether to encrypt it: the driver
-/// would do without when the server, or who stands in between, says that it cannot.
+/// The host, if it is another machine and the URL does not say whether to encrypt. The driver would connect without
+/// encryption if the server, or a machine in between, says that it cannot encrypt.
 fn unencrypted(url: &Url, options: &PgConnectOptions) -> Option<String> {
     let host = options.get_host();
     let address: Option<IpAddr> = host.parse().ok();
@@ -209,7 +210,7 @@ fn unencrypted(url: &Url, options: &PgConnectOptions) -> Option<String> {
     (!is_here && !says).then(|| host.to_owned())
 }
 
-/// Host, port and database, and nothing where there is any doubt about them.
+/// Host, port and database; nothing if there is any doubt about them.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -232,7 +233,7 @@ impl fmt::Debug for StoreUrl {
 }
 
 impl Db {
-    /// Opens the database; a SQLite file is created when it is missing.
+    /// Opens the database; creates a SQLite file that is missing.
     ///
     /// # Errors
     /// See [`OpenError`]; one that [`OpenError::may_pass`] is worth another try.
@@ -243,8 +244,8 @@ impl Db {
         }
     }
 
-    /// Brings the schema to this program's version; does nothing when it is there. Whoever loses against another who
-    /// migrates at the same time finds the work done at the next try, and tries for as long as the other gets on.
+    /// Brings the schema to this program's version; does nothing if it is there. Of two that migrate at once, one
+    /// fails; at its next try it finds the work done. It keeps trying as long as the other makes progress.
     ///
     /// # Errors
     /// When a migration fails, or the schema is newer than this program.
@@ -266,7 +267,7 @@ impl Db {
         }
     }
 
-    /// The schema's version; `None` when there is no schema at all.
+    /// The schema's version; `None` if there is no schema at all.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -274,13 +275,13 @@ impl Db {
         let mut reader = self.read().await.map_err(OpenError::Store)?;
         match fetch_optional!(&mut reader, (Option<i64>,), SCHEMA_VERSION) {
             Ok(row) => Ok(row.and_then(|(version,)| version)),
-            // Only this says that there is no schema; what else fails says nothing, and nothing may be migrated on it.
+            // Only this error means that there is no schema. After any other, nothing may be migrated.
             Err(error) if error.is_missing_table() => Ok(None),
             Err(error) => Err(OpenError::Store(error)),
         }
     }
 
-    /// Checks that the schema is the one this program was written for.
+    /// Checks that the schema is the one that this program was written for.
     ///
     /// # Errors
     /// When it is older, newer or not there.
@@ -293,7 +294,7 @@ impl Db {
     /// A connection to read with.
     ///
     /// # Errors
-    /// When none can be had in time.
+    /// When none is free in time.
     pub async fn read(&self) -> Result<Reader, StoreError> {
         let _place = place(self.share.as_ref().map(|share| &share.readers)).await?;
         let connection = match &self.pools {
@@ -310,7 +311,7 @@ impl Db {
     /// Begins a transaction that writes.
     ///
     /// # Errors
-    /// When no connection or, on SQLite, the write lock cannot be had in time.
+    /// When no connection, or on SQLite the write lock, is free in time.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
         let _place = place(self.share.as_ref().map(|share| &share.writers)).await?;
         let transaction = match &self.pools {
@@ -324,12 +325,12 @@ impl Db {
         Ok(Tx { transaction, _place })
     }
 
-    /// The same database by connections of its own, so many, which all clones of this handle have together: what they do takes
-    /// nothing of others. SQLite has one writer: so many of these wait for it at most.
+    /// The same database through this many connections of its own, shared by all clones of this handle: they take none
+    /// from others. SQLite has one writer, so `writers` limits how many of these wait for it.
     #[must_use]
     pub fn with_share(&self, readers: u32, writers: u32) -> Self {
-        // Who drops a connection has it no longer, and yet it is taken until its statement has ended: what only counts who holds
-        // one would let others in before.
+        // A dropped connection stays busy until its statement has ended. A mere count of holders would let others in
+        // before.
         let pools = match &self.pools {
             Pools::Postgres(pool) => {
                 let options = PgConnectOptions::clone(&pool.connect_options());
@@ -346,7 +347,7 @@ impl Db {
         Db { pools, share: Some(Share { readers, writers }) }
     }
 
-    /// The connections, for who looks behind this type.
+    /// The connections, for callers that need the driver itself.
     pub fn pools(&self) -> &Pools {
         &self.pools
     }
@@ -364,7 +365,7 @@ impl Db {
 }
 
 impl Tx {
-    /// Makes the changes lasting.
+    /// Makes the changes durable.
     ///
     /// # Errors
     /// The outcome is then unknown: read again before doing anything else.
@@ -401,26 +402,25 @@ impl From<Pools> for Db {
     }
 }
 
-/// A place in a share, where there is one.
 async fn place(share: Option<&Arc<Semaphore>>) -> Result<Option<OwnedSemaphorePermit>, StoreError> {
     let Some(share) = share else { return Ok(None) };
     let place = tokio::time::timeout(WAIT_MAX, Arc::clone(share).acquire_owned()).await;
     place.ok().and_then(Result::ok).map(Some).ok_or_else(|| StoreError::of("connect", sqlx::Error::PoolTimedOut))
 }
 
-/// A pool whose connections stay for as long as it does. sqlx's sweep for old ones reads a count of the idle ones that may have
-/// gone below zero for a moment: then it turns for ever, takes a processor, and the program never ends
-/// (transact-rs/sqlx#3645, in 0.9.0 still).
+/// A pool whose connections stay as long as the pool. sqlx's sweep for old ones reads a count of idle connections that
+/// may briefly be below zero. Then it loops forever, uses up a processor, and the program never ends
+/// (transact-rs/sqlx#3645, still in 0.9.0).
 fn lasting<DB: Database>(connections_max: u32) -> PoolOptions<DB> {
     PoolOptions::new().max_connections(connections_max).acquire_timeout(WAIT_MAX).idle_timeout(None).max_lifetime(None)
 }
 
-/// A file does not hang up: asking each connection whether it is there would double the work of short reads.
+/// A file does not disconnect: to ping each connection would double the work of short reads.
 fn sqlite_pool(connections_max: u32) -> PoolOptions<Sqlite> {
     lasting(connections_max).test_before_acquire(false)
 }
 
-/// sqlx asks a connection whether it is there when it is given back, and otherwise each time that it is taken, too.
+/// sqlx pings a connection when it is given back; by default also each time that it is taken.
 fn postgres_pool(connections_max: u32) -> PoolOptions<Postgres> {
     lasting::<Postgres>(connections_max).test_before_acquire(false).before_acquire(|connection, taken| {
         Box::pin(async move { Ok(taken.idle_for < UNASKED_MAX || connection.ping().await.is_ok()) })
@@ -444,20 +444,21 @@ async fn open_sqlite(path: &Path) -> Result<Db, OpenError> {
     Ok(Pools::Sqlite { read, write }.into())
 }
 
-/// Creates the file when it is missing, readable by its owner alone: signing keys are in it. Also reports early, and
-/// in the system's words, when it cannot be written.
+/// Creates the file if it is missing, readable by its owner alone: signing keys are in it. Also reports early, in the
+/// system's words, if it cannot be written.
 fn create_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map(drop)
 }
 
-/// Takes from others what they may do with a file that was there, as one restored from a copy, and with what SQLite keeps beside it.
+/// Removes the permissions of others on a file that existed before, such as one restored from a copy, and on SQLite's
+/// files beside it.
 fn tighten(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     for end in ["", "-wal", "-shm"] {
         let mut file = path.as_os_str().to_owned();
         file.push(end);
-        // What is not there is made with the permissions of the first.
+        // A file that is not there yet gets the permissions of the first.
         let Ok(metadata) = std::fs::metadata(&file) else { continue };
         let mut permissions = metadata.permissions();
         if permissions.mode() & 0o077 == 0 {
@@ -473,7 +474,7 @@ fn tighten(path: &Path) {
     }
 }
 
-/// A role that is gone, or has too many connections, is named by the server.
+/// The server's error names a role that is gone, or that has too many connections.
 fn without_user(pool: &PgPool, error: sqlx::Error) -> sqlx::Error {
     hidden(error, vec![pool.connect_options().get_username().to_owned()])
 }
@@ -511,10 +512,11 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
     let options = options.application_name("landfall").statement_cache_capacity(STATEMENTS_KEPT).options([
         ("statement_timeout", "30s"),
         ("lock_timeout", "5s"),
-        // What a process that is paused in a transaction has locked, the feed's numbering above all, is free after this.
+        // What a process that is paused in a transaction has locked, above all the feed's numbering, is free after
+        // this.
         ("idle_in_transaction_session_timeout", "10s"),
-        // The planner takes some short statements for long ones (recursive ones, tables without statistics): compiling such a
-        // one took a thousand times what running it takes, at each execution.
+        // The planner takes some short statements for long ones (recursive ones, tables without statistics). To compile
+        // such a statement took a thousand times as long as to run it, at each execution.
         ("jit", "off"),
     ]);
     let connect = |error| OpenError::Connect { url: url.clone(), error: hidden(error, values.clone()).into() };
@@ -524,13 +526,13 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
     };
     let encoding: String = sqlx::query_scalar("SHOW server_encoding").fetch_one(&pool).await.map_err(connect)?;
     match encoding.as_str() {
-        // The latter, of a cluster that was made without a locale, keeps all bytes as they come.
+        // SQL_ASCII, of a cluster that was created without a locale, keeps all bytes as they come.
         "UTF8" | "SQL_ASCII" => Ok(Pools::Postgres(pool).into()),
         _ => Err(OpenError::Encoding { url: url.clone(), encoding }),
     }
 }
 
-/// On a connection of its own, since an index over many rows takes longer than any other statement may.
+/// Uses a connection of its own, since an index over many rows takes longer than any other statement may.
 async fn migrate_postgres(pool: &PgPool) -> Result<(), MigrateError> {
     let options = PgConnectOptions::clone(&pool.connect_options()).options([("statement_timeout", "0")]);
     let patient = lasting::<Postgres>(1).connect_with(options).await.map_err(|error| without_user(pool, error))?;

@@ -1,8 +1,8 @@
-//! What is to be sent where, claimed for a time and fenced by the number of the attempt.
+//! What is to be sent where: claimed for a time, and fenced by the number of the attempt.
 //!
-//! A delivery is leased only when no earlier event of the same deposit is still to be delivered to that webhook; one
-//! that is met too early stands aside (WAITING) until that one has arrived, so that a claim never walks over it again.
-//! An ack changes a row only while it still has the claimed attempt's number: a late one changes nothing.
+//! A delivery is leased only if every earlier event of the same deposit is delivered to that webhook. One that is
+//! claimed too early is put aside (WAITING) until the earlier one has arrived, so that no claim walks over it again. An
+//! ack changes a row only while it still has the claimed attempt's number: a late ack changes nothing.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, int, parsed, uint};
 use crate::time::Timestamp;
 
-/// After so long one that stood aside for an ack under way is looked at again.
+/// When a delivery that was put aside because of an ack under way is tried again.
 const GIVEN_BACK: Duration = Duration::from_millis(50);
-/// After so long one that waits is looked at again, should nobody have reported it that its turn has come.
+/// When a waiting delivery is tried again, even if no ack has made it due.
 const LOOKED_AT_AGAIN: Duration = Duration::from_secs(60 * 60);
 /// How many attempts of one delivery stay on record.
 const ATTEMPTS_KEPT_MAX: u32 = 50;
-/// Of how many of a queue it is looked how old they are: of those that are due first.
+/// The age of a queue is taken from so many of its deliveries: those that are due first.
 pub(super) const HEAD_MAX: i64 = 1_000;
 
 /// Among how many of a queue the last failure is looked for.
@@ -31,19 +31,19 @@ pub struct Claimed {
     pub event_id: String,
     pub webhook_id: String,
     pub aggregate_id: String,
-    /// Of its event among those of its deposit.
+    /// The position of its event among those of its deposit.
     pub position: i64,
-    /// 1 for the first.
+    /// 1 for the first attempt.
     pub attempt: u32,
-    /// How many have failed since it was written or replayed.
+    /// How many attempts have failed since it was written or replayed.
     pub failures: u32,
-    /// Its event's `type`, and the account that it tells of; that one is empty for an event of an identity.
+    /// Its event's `type`, and the event's account; that is empty for an event of an identity.
     pub event_type: String,
     pub account_id: String,
     pub payload: String,
     pub kind: Kind,
     pub url: String,
-    /// Those inside that the webhook may reach, separated by commas.
+    /// The internal networks that the webhook may reach, separated by commas.
     pub allowed_networks: String,
     /// Secrets, separated by spaces: each signs.
     pub signing_key: String,
@@ -55,37 +55,37 @@ pub struct AttemptLog {
     pub started_at: Timestamp,
     pub duration: Duration,
     pub status: Option<u16>,
-    /// Empty when it was delivered.
+    /// Empty if it was delivered.
     pub error: String,
     pub response_head: String,
     /// How long the receiver asks us to wait.
     pub retry_after: Option<Duration>,
 }
 
-/// A claim under way: its number, from when, until when.
+/// A claim under way: its number, its time, the end of its lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
-    /// Nobody else's.
+    /// Unique to this claim.
     pub owner: i64,
     pub now: Timestamp,
     pub lease_until: Timestamp,
 }
 
-/// What was leased of a queue: how many that were never attempted before, and how many that were.
+/// How many were leased of a queue: those that were never attempted before, and those that were.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Taken {
     pub first: u32,
     pub again: u32,
-    /// How many others stood aside for an earlier event.
+    /// How many others were put aside because of an earlier event.
     pub aside: u32,
 }
 
-/// How old what a webhook has not got is; `None` where it has got all.
+/// How old the undelivered events of a webhook are; `None` if all are delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Age {
     /// When the oldest event was made.
     pub made_at: Option<Timestamp>,
-    /// Since when an event waits: since it was due the first time, or was made, when it has failed.
+    /// Since when an event waits: since it was first due, or if it has failed, since it was made.
     pub waits_since: Option<Timestamp>,
 }
 
@@ -102,23 +102,25 @@ pub struct Failure {
 pub enum Queue {
     First,
     Again,
-    /// Whose lease has ended.
+    /// Its lease has ended.
     Lapsed,
-    /// Behind an earlier event for so long that it is looked at again.
+    /// It has waited for an earlier event for so long that it is tried again.
     Waiting,
     Held,
 }
 
 statements! {
-    // A list made once: PostgreSQL may run a subquery with a limit again for each row, and claim more than the limit.
+    // A materialized list: PostgreSQL may run a subquery with a limit again for each row, and claim more than the
+    // limit.
     TAKE = "WITH claimable AS MATERIALIZED (SELECT event_id FROM deliveries \
               WHERE webhook_id = $1 AND state = 'PENDING' AND queue = $2 AND next_us <= $3 \
               ORDER BY next_us, event_id LIMIT $4" [" FOR UPDATE SKIP LOCKED"] ") \
             UPDATE deliveries SET queue = 'LEASED', attempt = attempt + 1, owner = $5, next_us = $6 \
             WHERE webhook_id = $1 AND event_id IN (SELECT event_id FROM claimable) RETURNING position, attempt";
-    // What is looked for by owner or deposit says so in words that the indexes of whole queues do not know: a planner
-    // without statistics would walk over a backlog with them. The earlier one is locked: whoever acknowledges it waits, and then finds this one waiting. One that is being
-    // acknowledged right now cannot be locked, and its followers wait for a moment only.
+    // The conditions on owner and deposit are written so that no index of a whole queue fits them: a planner without
+    // statistics would walk over a backlog with it. The earlier delivery is locked, so whoever acknowledges it waits,
+    // and then finds this one waiting. One that is being acknowledged right now cannot be locked; its followers wait
+    // for a moment only.
     PARK = "UPDATE deliveries SET queue = 'WAITING', attempt = attempt - 1, next_us = $3 \
             WHERE owner = $1 AND webhook_id = $2 AND queue = 'LEASED' AND state <> 'DELIVERED' AND EXISTS \
               (SELECT 1 FROM deliveries AS earlier WHERE earlier.webhook_id = deliveries.webhook_id \
@@ -137,12 +139,12 @@ statements! {
              WHERE owner = $1 AND queue = 'LEASED' AND state <> 'DELIVERED' ORDER BY events.created_us, event_id, webhook_id";
     DELIVERED = "UPDATE deliveries SET state = 'DELIVERED', queue = 'DONE' \
                  WHERE event_id = $1 AND webhook_id = $2 AND attempt = $3 AND state = 'PENDING' AND queue = 'LEASED'";
-    // Touches those that do not wait, too: one that is just being put aside is locked, and waits when we get it.
+    // Also updates those that do not wait: one that is just being put aside is locked, and is WAITING when we get it.
     NEXT = "UPDATE deliveries SET next_us = CASE queue WHEN 'WAITING' THEN $4 ELSE next_us END, \
             queue = CASE WHEN queue <> 'WAITING' THEN queue WHEN attempt = 0 THEN 'FIRST' ELSE 'AGAIN' END \
             WHERE webhook_id = $1 AND aggregateid = $2 AND position > $3 AND state <> 'DELIVERED'";
-    // As NEXT, it waits for who holds one of them, and sees what became of it: one that is leased at last has no attempt
-    // whose end counts.
+    // Like NEXT, it waits for the holder of a row and sees the outcome. A delivery that is then leased has no attempt
+    // that counts.
     CALL_OFF = "UPDATE deliveries SET next_us = CASE queue WHEN 'LEASED' THEN $4 ELSE next_us END, \
                 queue = CASE queue WHEN 'LEASED' THEN 'WAITING' ELSE queue END \
                 WHERE webhook_id = $1 AND aggregateid = $2 AND position > $3 AND state <> 'DELIVERED'";
@@ -181,14 +183,15 @@ struct ClaimedRow {
 }
 
 impl Claim {
-    /// Leases at most `limit` due deliveries of a queue, those that have waited longest. What was never attempted is due
-    /// whatever the clock of its writer said.
+    /// Leases at most `limit` due deliveries of a queue, those that have waited longest. What was never attempted is
+    /// due whatever time its writer's clock gave it.
     pub async fn take(self, tx: &mut Tx, webhook: &str, queue: Queue, limit: u32) -> Result<Taken, StoreError> {
         let due = if queue == Queue::First { Timestamp(i64::MAX) } else { self.now };
         self.take_due(tx, webhook, queue, due, limit).await
     }
 
-    /// Leases one of a queue, due or not; but for one that may be under way, and for one that waits for another.
+    /// Leases one of a queue, due or not; but a lease must have ended, and one that waits for another event must be
+    /// due.
     pub async fn take_one(self, tx: &mut Tx, webhook: &str, queue: Queue) -> Result<Taken, StoreError> {
         let due = if matches!(queue, Queue::Lapsed | Queue::Waiting) { self.now } else { Timestamp(i64::MAX) };
         self.take_due(tx, webhook, queue, due, 1).await
@@ -208,8 +211,8 @@ impl Claim {
         self.put_aside(tx, webhook, &taken).await
     }
 
-    /// Those that must wait are not leased after all. They are locked by now, and what is seen from here on is newer
-    /// than that: on PostgreSQL no ack of an earlier event can slip through between.
+    /// Puts those that must wait aside again. They are locked by now, and every later read is newer than the lock: on
+    /// PostgreSQL no ack of an earlier event can slip in between.
     async fn put_aside(self, tx: &mut Tx, webhook: &str, rows: &[(i64, i64)]) -> Result<Taken, StoreError> {
         let mut taken = Taken::default();
         rows.iter().for_each(|(_, attempt)| *taken.of_attempt(*attempt) += 1);
@@ -225,7 +228,7 @@ impl Claim {
         Ok(taken)
     }
 
-    /// Everything that was leased.
+    /// Everything that was leased by this claim.
     pub async fn taken(self, tx: &mut Tx) -> Result<Vec<Claimed>, StoreError> {
         let rows = fetch_all!(tx, ClaimedRow, TAKEN, self.owner, self.now.0)?;
         rows.into_iter().map(Claimed::try_from).collect()
@@ -243,13 +246,12 @@ impl Taken {
 }
 
 impl Claimed {
-    /// Whether it was never attempted before.
     pub fn is_first(&self) -> bool {
         self.attempt == 1
     }
 }
 
-/// The claimed delivery arrived, and the next event of its deposit is due. False when the claim was no longer ours.
+/// The claimed delivery arrived, and the next event of its deposit is due. False if the claim was no longer ours.
 pub async fn delivered(tx: &mut Tx, claimed: &Claimed, now: Timestamp) -> Result<bool, StoreError> {
     let Claimed { event_id, webhook_id, aggregate_id, position, attempt, .. } = claimed;
     if execute!(tx, DELIVERED, event_id, webhook_id, i64::from(*attempt))? != 1 {
@@ -259,7 +261,7 @@ pub async fn delivered(tx: &mut Tx, claimed: &Claimed, now: Timestamp) -> Result
     Ok(true)
 }
 
-/// An event of this deposit is to be sent again: the later ones that are under way wait for it, and are sent once more then.
+/// An event of this deposit will be sent again: later ones that are under way wait for it, and are then sent once more.
 pub async fn call_off_later(
     tx: &mut Tx,
     webhook_id: &str,
@@ -283,7 +285,7 @@ pub async fn retry_at(
     Ok(execute!(tx, RETRY, event_id, webhook_id, i64::from(*attempt), next.0, queue.name(), uncounted.0)? == 1)
 }
 
-/// Writes down how an attempt went; of very many, the newest stay.
+/// Records how an attempt went; the newest `ATTEMPTS_KEPT_MAX` stay.
 pub async fn log(tx: &mut Tx, claimed: &Claimed, log: &AttemptLog) -> Result<(), StoreError> {
     let Claimed { event_id, webhook_id, attempt: number, .. } = claimed;
     let (attempt, status) = (i64::from(*number), log.status.map(i64::from));

@@ -1,8 +1,9 @@
 //! An account's deposits, newest first, from any place on.
 //!
-//! Promises: a page costs what it shows, however many deposits the account has and however few of them are asked for. So what is
-//! asked for by chain, or by symbol, is read kind by kind: a kind is a chain, a symbol and an asset, an account has few, and each
-//! is in order in its index. Deposits of one time are ordered by the bytes of their ids on both engines, as they are merged here.
+//! Promises: the cost of a page depends on what it shows, however many deposits the account has and however few match.
+//! So a filter by chain or symbol is read kind by kind. A kind is a chain, a symbol and an asset; an account has few of
+//! them, and each is in order in its index. Deposits of the same time are ordered by the bytes of their ids on both
+//! engines, because they are merged here.
 
 use landfall_chain::{AssetId, Chain};
 
@@ -23,13 +24,13 @@ statements! {
     LIST_OF_ACCOUNT = "SELECT * FROM deposits WHERE organization_id = $1 AND account_id = $2 \
                        AND created_us >= $3 AND (created_us, id" [" COLLATE \"C\""] ") < ($4, $5) \
                        ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $6";
-    // With the organization as it stands SQLite would take the index of all that the account has.
+    // With a plain condition on the organization, SQLite would use the index of everything that the account has.
     LIST_OF_KIND = "SELECT * FROM deposits WHERE organization_id || '' = $1 AND account_id = $2 AND chain = $7 AND symbol = $8 \
                     AND asset = $9 AND created_us >= $3 AND (created_us, id" [" COLLATE \"C\""] ") < ($4, $5) \
                     ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $6";
-    // From each chain to the next one, from each symbol on it to the next one, and so from each asset with that: each is found in
-    // the index, and the deposits between are not read. Compared one by one: of a pair SQLite would begin at the kind that it has,
-    // and walk over all of it.
+    // Steps from each chain to the next, from each symbol on it to the next, and from each asset to the next. Each step
+    // is one index look-up; the deposits between are not read. The columns are compared one by one: for a pair, SQLite
+    // would begin at the current kind and walk over all of it.
     KINDS = "WITH RECURSIVE chains (chain) AS (SELECT CAST('' AS TEXT) UNION ALL SELECT \
              (SELECT next.chain FROM deposits AS next WHERE next.account_id = $1 AND next.chain > chains.chain ORDER BY next.chain LIMIT 1) \
              FROM chains WHERE chains.chain IS NOT NULL), \
@@ -49,10 +50,9 @@ statements! {
                   AND status <> 'FAILED' ORDER BY created_us DESC LIMIT 1";
 }
 
-/// A chain, a symbol and an asset.
 type KindRow = (String, String, Vec<u8>);
 
-/// All kinds of deposits that the account ever got.
+/// All kinds of deposits that the account ever received.
 pub async fn kinds(connection: &mut impl Connection, account: &str) -> Result<Vec<Kind>, StoreError> {
     let any: Option<String> = None;
     let rows = fetch_all!(connection, KindRow, KINDS, account, any.clone(), any)?;
@@ -63,7 +63,7 @@ pub async fn kinds(connection: &mut impl Connection, account: &str) -> Result<Ve
     rows.into_iter().map(kind).collect()
 }
 
-/// Whether a deposit of this kind is not FAILED. Those that failed since the newest that did not are passed over.
+/// Whether a deposit of this kind is not FAILED. It walks over the FAILED ones that are newer than the newest other.
 pub async fn is_any_not_failed(
     connection: &mut impl Connection,
     account: &str,
@@ -93,7 +93,7 @@ pub(super) async fn of_account(
     Ok(found)
 }
 
-/// As [`of_account`], of one kind or of all of them.
+/// As [`of_account`], for one kind or for all of them.
 async fn of_kind(
     connection: &mut impl Connection,
     account: &str,

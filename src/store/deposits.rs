@@ -1,6 +1,6 @@
-//! Deposits and the blocks they were seen in.
+//! Deposits and the blocks that they were seen in.
 //!
-//! A status changes only where the row still has the old one; CONFIRMED is never left.
+//! A status changes only if the row still has the old one; CONFIRMED is never left.
 
 use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Chain, Lane, TxId, TxLife, TxRef, U256};
 use sqlx::FromRow;
@@ -21,18 +21,16 @@ pub struct DepositFilter {
     pub start: Option<Timestamp>,
     /// On `created_at`, inclusive.
     pub end: Option<Timestamp>,
-    /// Only what comes behind this deposit.
+    /// Only deposits after this one in the list.
     pub after: Option<(Timestamp, DepositId)>,
 }
 
-/// A deposit and the canonical block it is in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settleable {
     pub deposit: Deposit,
     pub block: BlockRef,
 }
 
-/// Which deposits fit a tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fits {
     pub asset: AssetId,
@@ -41,7 +39,7 @@ pub struct Fits {
     pub most: U256,
 }
 
-/// A PENDING deposit that is in no canonical block, although the height at which it was is final.
+/// A PENDING deposit in no canonical block, although the height at which it was seen is final.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Missing {
     pub deposit: Deposit,
@@ -49,13 +47,12 @@ pub struct Missing {
     pub since: Option<Timestamp>,
 }
 
-/// A block that a deposit was seen in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SeenIn {
     pub block: BlockRef,
     pub lane: Lane,
     pub canonical: bool,
-    /// What stands behind the block's content, by the name of its [`landfall_chain::Proof`].
+    /// The proof of the block, by the name of its [`landfall_chain::Proof`].
     pub proof: String,
 }
 
@@ -74,10 +71,10 @@ statements! {
     FOUND = "UPDATE deposits SET missing_since_us = NULL, missing_number = NULL WHERE id = $1 AND missing_number IS NOT NULL";
     MISS = "UPDATE deposits SET missing_since_us = COALESCE(missing_since_us, $1), missing_number = $2 WHERE id = $3";
     WITHHELD = "UPDATE deposits SET missing_since_us = NULL, missing_number = $1 WHERE id = $2";
-    // One that would credit its transaction with more than it paid waits for a person, and so does one of an asset that is held,
-    // or with other decimals than the chain reported: a process with another list may have recorded it.
-    // A block is found by its hash: by
-    // the range, which is also the inclusion's, PostgreSQL would read all blocks for each deposit while it has no statistics.
+    // Without those that wait for a person: their transaction would be credited with more than it paid. Also without
+    // those of an asset that is held, or that have other decimals than the chain reported: a process with another list
+    // may have recorded them. A block is found by its hash. By the range, which is also the inclusion's, PostgreSQL
+    // would read all blocks for each deposit while it has no statistics.
     SETTLEABLE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
                   FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
@@ -88,7 +85,7 @@ statements! {
                   AND (f.is_held OR f.decimals <> deposits.decimals)) \
                   AND NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' \
                   AND incidents.resolved_us IS NULL) ORDER BY blocks.number, deposits.id LIMIT $3";
-    // A tier's: of one asset, from the least amount that fits to the highest, above what is final for all.
+    // For a tier: one asset, from the least amount that fits to the highest, above what is final for all.
     SETTLEABLE_BY_TIER = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
                   FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
@@ -110,7 +107,7 @@ statements! {
                ORDER BY COALESCE(missing_number, -1), COALESCE(missing_since_us, 0), id LIMIT $4";
     IN_BLOCK = "SELECT deposits.* FROM inclusions JOIN deposits ON deposits.id = inclusions.deposit_id \
                 WHERE inclusions.chain = $1 AND inclusions.block_hash = $2 AND inclusions.lane = $3 ORDER BY deposits.id";
-    // Without those that are in no canonical block and whose incident a person resolved: they are taken back elsewhere.
+    // Without those in no canonical block whose incident is resolved: their credit was undone elsewhere.
     CONFIRMED_OF = "SELECT amount FROM deposits \
                     WHERE chain = $1 AND tx_id = $2 AND asset = $3 AND recipient = $4 AND status = 'CONFIRMED' \
                     AND ($5 OR NOT EXISTS (SELECT 1 FROM inclusions \
@@ -127,7 +124,7 @@ statements! {
     SEEN_IN = "SELECT blocks.number, blocks.hash, inclusions.lane, blocks.canonical, blocks.proof FROM inclusions \
                JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                WHERE inclusions.deposit_id = $1 ORDER BY blocks.canonical DESC, blocks.number DESC LIMIT 1";
-    // Begins at the newest blocks: there are few above a fork point, and any number of CONFIRMED deposits. SQLite keeps
+    // Begins at the newest blocks: there are few above a fork point, but any number of CONFIRMED deposits. SQLite keeps
     // the order of a CROSS JOIN.
     CONFIRMED_ABOVE = "SELECT COUNT(DISTINCT deposits.id), MAX(blocks.number) FROM blocks CROSS JOIN inclusions \
                        JOIN deposits ON deposits.id = inclusions.deposit_id AND deposits.status = 'CONFIRMED' \
@@ -174,7 +171,6 @@ pub(super) struct SettleableRow {
     block_hash: Vec<u8>,
 }
 
-/// Records a new deposit.
 pub async fn insert(tx: &mut Tx, deposit: &Deposit) -> Result<(), StoreError> {
     let Deposit { id, leg_hash, account_id, source_account_id, chain, tx: of, asset, .. } = deposit;
     let inserted = execute!(
@@ -210,15 +206,15 @@ pub async fn set_status(tx: &mut Tx, deposit: &Deposit, from: DepositStatus) -> 
     expect_one("set deposit status", set)
 }
 
-/// Writes who paid and whether that is one of our accounts: what is known of a leg that counts now. A CONFIRMED deposit
-/// keeps what it was confirmed with.
+/// Writes who paid and whether that is one of our accounts, as the leg that counts now shows. A CONFIRMED deposit keeps
+/// the sender that it was confirmed with.
 pub async fn set_sender(tx: &mut Tx, deposit: &Deposit) -> Result<(), StoreError> {
     let Deposit { sender, sender_rule, source_account_id, id, .. } = deposit;
     let set = execute!(tx, SET_SENDER, sender.as_bytes(), sender_rule.name(), source_account_id, id.to_string())?;
     expect_one("set who paid a deposit", set)
 }
 
-/// Records that the deposit was seen in `block`, by this lane, and is no longer missing.
+/// Records that this lane saw the deposit in `block`, and that it is no longer missing.
 pub async fn include(tx: &mut Tx, deposit: &Deposit, block: &BlockRef, lane: Lane) -> Result<(), StoreError> {
     let id = deposit.id.to_string();
     let (hash, number, to) = (&block.hash.0[..], int(block.number), deposit.recipient.as_bytes());
@@ -227,27 +223,26 @@ pub async fn include(tx: &mut Tx, deposit: &Deposit, block: &BlockRef, lane: Lan
     execute!(tx, FOUND, &id).map(drop)
 }
 
-/// Takes back that the roots' lane saw the deposit in `block`.
+/// Removes the record that the roots' lane saw the deposit in `block`.
 pub async fn exclude(tx: &mut Tx, deposit: &Deposit, block: &BlockRef) -> Result<(), StoreError> {
     execute!(tx, EXCLUDE, deposit.id.to_string(), &block.hash.0[..])?;
     balances::moved(tx, deposit.chain, &deposit.recipient, &deposit.asset, block.number).await
 }
 
-/// Records that the deposit was looked for at the final block `number`, and since when it is missing; an earlier time
-/// stays.
+/// Records that the deposit was searched for at the final block `number`, and since when it has been missing; an
+/// earlier time stays.
 pub async fn miss(tx: &mut Tx, id: DepositId, number: u64, since: Timestamp) -> Result<(), StoreError> {
     let missed = execute!(tx, MISS, since.0, int(number), id.to_string())?;
     expect_one("record a missing deposit", missed)
 }
 
-/// Records that the deposit was looked for at the final block `number`, and that the block which may hold it could not be read:
-/// that is no time in which it was missing.
+/// Records that the deposit was searched for at the final block `number`, and that the block which may hold it could
+/// not be read. This time does not count as missing.
 pub async fn withhold(tx: &mut Tx, id: DepositId, number: u64) -> Result<(), StoreError> {
     let withheld = execute!(tx, WITHHELD, int(number), id.to_string())?;
     expect_one("record a withheld deposit", withheld)
 }
 
-/// The deposit of a leg.
 pub async fn by_leg(connection: &mut impl Connection, leg: &LegHash) -> Result<Option<Deposit>, StoreError> {
     let row = fetch_optional!(connection, DepositRow, BY_LEG, &leg.0[..])?;
     row.map(Deposit::try_from).transpose()
@@ -272,7 +267,6 @@ pub async fn settleable(
     rows.into_iter().map(Settleable::try_from).collect()
 }
 
-/// Whether any deposit of this asset is PENDING.
 pub async fn is_any_pending(
     connection: &mut impl Connection,
     chain: Chain,
@@ -281,7 +275,7 @@ pub async fn is_any_pending(
     Ok(fetch_optional!(connection, (i32,), PENDING_OF, chain.name(), asset.to_bytes())?.is_some())
 }
 
-/// PENDING deposits of this asset are of so many decimals: what they were recorded with was corrected.
+/// Corrects the recorded decimals of PENDING deposits of this asset.
 pub async fn set_decimals(tx: &mut Tx, chain: Chain, asset: &AssetId, decimals: u8) -> Result<(), StoreError> {
     execute!(tx, SET_DECIMALS, i64::from(decimals), chain.name(), asset.to_bytes()).map(drop)
 }
@@ -311,9 +305,12 @@ pub async fn settleable_by_tier(
     rows.into_iter().map(Settleable::try_from).collect()
 }
 
-/// PENDING deposits that are in no canonical block, were never seen above the final block `through` and not looked for
-/// at it yet; at most `limit`, in turn: those never looked for, then those not looked for longest, then those missing
-/// longest. Of the lane of the traces are those that a trace ever showed, and of the lane of the roots all others.
+/// PENDING deposits that are in no canonical block, were never seen above the final block `through`, and were not
+/// searched for at it yet. The lane of the traces has those that a trace ever showed, the lane of the roots all others.
+/// Returns at most `limit`, in this order:
+/// 1. never searched for;
+/// 2. not searched for longest;
+/// 3. missing longest.
 pub async fn missing(
     connection: &mut impl Connection,
     chain: Chain,
@@ -363,8 +360,8 @@ pub async fn in_block(
     rows.into_iter().map(Deposit::try_from).collect()
 }
 
-/// The amounts already CONFIRMED of what `deposit`'s transaction paid to its recipient in its asset. With the lane of the
-/// traces all of them count, with that of the roots those that no trace shows.
+/// The CONFIRMED amounts among what `deposit`'s transaction paid to its recipient in its asset. For the lane of the
+/// traces all count; for that of the roots, those that no trace shows.
 pub async fn confirmed_of(tx: &mut Tx, deposit: &Deposit, lane: Lane) -> Result<Vec<U256>, StoreError> {
     let Deposit { chain, tx: of, asset, recipient, .. } = deposit;
     let rows = fetch_all!(
@@ -380,13 +377,12 @@ pub async fn confirmed_of(tx: &mut Tx, deposit: &Deposit, lane: Lane) -> Result<
     rows.into_iter().map(|(bytes,)| amount_of(&bytes)).collect()
 }
 
-/// Every deposit of a transaction.
 pub async fn of_tx(connection: &mut impl Connection, chain: Chain, tx: &TxId) -> Result<Vec<Deposit>, StoreError> {
     let rows = fetch_all!(connection, DepositRow, OF_TX, chain.name(), tx.as_bytes())?;
     rows.into_iter().map(Deposit::try_from).collect()
 }
 
-/// The newest block on record that the deposit was seen in, by which lane; a canonical one before all others.
+/// The newest block on record that the deposit was seen in, and by which lane; a canonical block is preferred.
 pub async fn seen_in(connection: &mut impl Connection, id: DepositId) -> Result<Option<SeenIn>, StoreError> {
     let row = fetch_optional!(connection, (i64, Vec<u8>, String, bool, String), SEEN_IN, id.to_string())?;
     row.map(|(number, bytes, lane, canonical, proof)| {
@@ -396,7 +392,7 @@ pub async fn seen_in(connection: &mut impl Connection, id: DepositId) -> Result<
     .transpose()
 }
 
-/// How many CONFIRMED deposits stand in canonical blocks above `number`, and the highest of these blocks.
+/// How many CONFIRMED deposits are in canonical blocks above `number`, and the highest of these blocks.
 pub async fn confirmed_above(
     connection: &mut impl Connection,
     chain: Chain,
@@ -438,8 +434,9 @@ impl DepositFilter {
         self.start.map_or(i64::MIN, |at| at.0)
     }
 
-    /// The time and id that all are before: behind a place and up to a time, in one bound. Of two, SQLite would begin at one and walk
-    /// from there, also when the other is a million deposits below. "g" is more than any hexadecimal digit, by its byte.
+    /// All deposits of the page are before this time and id: one bound for both the place in the list and the end time.
+    /// With two bounds SQLite would begin at one and walk, even if the other is a million deposits below. By its byte
+    /// "g" sorts after every hexadecimal digit.
     pub(super) fn before(&self) -> (i64, String) {
         let end = (self.end.map_or(i64::MAX, |at| at.0), "g".to_owned());
         match self.after {

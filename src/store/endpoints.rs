@@ -1,7 +1,7 @@
-//! How the endpoints of events do: which of them have something due, which fail, what is let go to them.
+//! The health of the endpoints of events: which have something due, which fail, what is released to them.
 //!
-//! A row here is a webhook's; its URL and keys are `webhooks.rs`'. What follows from a failure is decided in
-//! `delivery`. Nothing here waits for a row that another holds.
+//! A row here is a webhook's; its URL and keys are in `webhooks.rs`. What follows from a failure is decided in
+//! `delivery`. Nothing here waits for a row that another transaction holds.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, parsed, uint};
 use crate::time::Timestamp;
 
-/// What is due so soon comes by itself: what is released and fails again is not released once more.
+/// What is due within this time is not released: it comes by itself, and what was released and fails again is not
+/// released once more.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Whether an endpoint gets events.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Status {
     Active,
@@ -35,11 +35,11 @@ pub struct Health {
     pub since: Timestamp,
     /// Active: how many events failed in a row. Failing: those that opened the breaker, and each probe since then.
     pub failures: u32,
-    /// What its failures in a row weigh.
+    /// The total weight of its failures in a row.
     pub strain: u32,
     /// How many may be under way at once.
     pub in_flight_max: u32,
-    /// Before that nothing is attempted while it fails; while it does not, nothing of what failed for seven days.
+    /// While it fails, nothing is attempted before this time; otherwise, nothing that has failed for seven days.
     pub probe_at: Timestamp,
     /// When a probe last began.
     pub probed_at: Timestamp,
@@ -55,19 +55,20 @@ pub struct Busy {
     pub releasing: bool,
     pub first: bool,
     pub again: bool,
-    /// A lease has ended without a word.
+    /// A lease has ended without a result.
     pub lapsed: bool,
-    /// Something has waited for an earlier event for very long.
+    /// A delivery has waited for an earlier event for very long.
     pub waiting: bool,
-    /// One of those that failed for seven days is due.
+    /// A delivery that failed for seven days is due.
     pub held: bool,
     /// Something is not under way, due or not.
     pub any: bool,
 }
 
 statements! {
-    // Not those that are deleted, however many there have been, whose deliveries are held for ever. Of each, one row is looked for in
-    // its own queue, whatever the backlog there or elsewhere: as a value, for a join PostgreSQL may read all that is pending.
+    // Without deleted endpoints, however many there are: their deliveries are held forever. Each EXISTS reads one row
+    // of its own queue, whatever the backlog. The last condition is a scalar subquery: for a join PostgreSQL may read
+    // all that is pending.
     BUSY = "SELECT webhooks.id, kind, url, status, status_since_us, failures, strain, in_flight_max, probe_us, probed_us, releasing, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'FIRST') AS first, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'AGAIN' AND next_us <= $1) AS again, \
@@ -84,7 +85,7 @@ statements! {
                ORDER BY id LIMIT 1" [" FOR NO KEY UPDATE SKIP LOCKED"] ") \
             UPDATE webhooks SET probe_us = $3, probed_us = $2 WHERE id IN (SELECT id FROM free)";
     SET_RELEASING = "UPDATE webhooks SET releasing = TRUE WHERE id = $1";
-    // What is left is seen here also where somebody who claims has just locked it.
+    // Sees what is left even if another process that claims has just locked it.
     RELEASED = "WITH free AS MATERIALIZED (SELECT id FROM webhooks WHERE id = $1 ORDER BY id LIMIT 1" [" FOR NO KEY UPDATE SKIP LOCKED"] ") \
                 UPDATE webhooks SET releasing = FALSE WHERE id IN (SELECT id FROM free) AND NOT EXISTS \
                   (SELECT 1 FROM deliveries WHERE webhook_id = $1 AND state = 'PENDING' AND queue = 'HELD') AND NOT EXISTS \
@@ -128,7 +129,7 @@ struct BusyRow {
     any_left: bool,
 }
 
-/// The endpoints that are to get events and have some, whether they are due or not.
+/// The endpoints that may get events and have some, due or not.
 pub async fn busy(connection: &mut impl Connection, now: Timestamp) -> Result<Vec<Busy>, StoreError> {
     let rows = fetch_all!(connection, BusyRow, BUSY, now.0)?;
     let read = |row: BusyRow| {
@@ -139,12 +140,12 @@ pub async fn busy(connection: &mut impl Connection, now: Timestamp) -> Result<Ve
     rows.into_iter().map(read).collect()
 }
 
-/// How an endpoint does; nobody else changes it until the transaction ends.
+/// The health of an endpoint; no other transaction changes it until this one ends.
 pub async fn health(tx: &mut Tx, id: &str) -> Result<Option<Health>, StoreError> {
     fetch_optional!(tx, HealthRow, HEALTH, id)?.map(Health::try_from).transpose()
 }
 
-/// Writes how it does from now on; nothing when it no longer has the status `from`.
+/// Writes the new health; returns false, and writes nothing, if it no longer has the status `from`.
 pub async fn set_health(tx: &mut Tx, id: &str, from: Status, health: Health) -> Result<bool, StoreError> {
     let Health { status, since, failures, strain, in_flight_max, probe_at, .. } = health;
     let [failures, strain, most] = [failures, strain, in_flight_max].map(i64::from);
@@ -153,8 +154,8 @@ pub async fn set_health(tx: &mut Tx, id: &str, from: Status, health: Health) -> 
     Ok(changed == 1)
 }
 
-/// Takes the right to the probe that is due, or that is due because none began since `since`; the next may be taken at
-/// `until`. False when another took it.
+/// Claims the probe, if it is due or if none began since `since`; the next may be claimed at `until`. False if another
+/// process claimed it.
 pub async fn take_probe(
     tx: &mut Tx,
     id: &str,
@@ -165,32 +166,32 @@ pub async fn take_probe(
     Ok(execute!(tx, PROBE, id, now.0, until.0, since.map_or(i64::MIN, |since| since.0))? == 1)
 }
 
-/// What failed is let go, from now on.
+/// What failed is released from now on.
 pub async fn set_releasing(tx: &mut Tx, id: &str) -> Result<(), StoreError> {
     execute!(tx, SET_RELEASING, id).map(drop)
 }
 
-/// All that failed has been let go; nothing when others are at this endpoint, or hold what is left.
+/// Ends the release, unless another transaction holds this endpoint or something is left to release.
 pub async fn released(tx: &mut Tx, id: &str, now: Timestamp) -> Result<(), StoreError> {
     execute!(tx, RELEASED, id, now.plus(SOON).0).map(drop)
 }
 
-/// Lets at most `limit` of those that are held go; how many.
+/// Releases at most `limit` of those that are held; returns how many.
 pub async fn release_held(tx: &mut Tx, id: &str, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     execute!(tx, RELEASE_HELD, id, now.0, i64::from(limit))
 }
 
-/// Makes at most `limit` of those that failed and would wait for longer than a minute due at once; how many.
+/// Makes at most `limit` of those that failed and would wait for longer than a minute due at once; returns how many.
 pub async fn release_again(tx: &mut Tx, id: &str, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     execute!(tx, RELEASE_AGAIN, id, now.0, i64::from(limit), now.plus(SOON).0)
 }
 
-/// No attempt is begun until a person resumes it. False when there is no such endpoint, or it is paused already.
+/// No attempt begins until a person resumes it. False if there is no such endpoint, or it is paused already.
 pub async fn pause(tx: &mut Tx, id: &str, now: Timestamp) -> Result<bool, StoreError> {
     Ok(execute!(tx, PAUSE, id, now.0)? == 1)
 }
 
-/// All that is pending is attempted, carefully at first. False when it was not paused, gone or failing.
+/// All that is pending is attempted, carefully at first. False if it was not paused, gone or failing.
 pub async fn resume(tx: &mut Tx, id: &str, now: Timestamp) -> Result<bool, StoreError> {
     Ok(execute!(tx, RESUME, id, now.0)? == 1)
 }

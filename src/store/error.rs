@@ -12,7 +12,7 @@ pub(super) const COMMIT: &str = "commit";
 /// A statement that failed, or rows that contradict what must hold.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Connection lost, lock not had, server restarting: the same call may succeed later.
+    /// Connection lost, lock not free, server restarting: the same call may succeed later.
     #[error("store unavailable at {statement}")]
     Unavailable {
         statement: &'static str,
@@ -25,7 +25,7 @@ pub enum StoreError {
         #[source]
         error: SqlError,
     },
-    /// Somebody else moved the cursor or changed the watch list since it was read.
+    /// Another transaction moved the cursor or changed the watch list since it was read.
     #[error("the cursor of {chain} has moved or its watch list has changed")]
     Moved { chain: landfall_chain::Chain },
     #[error("{what} touched {actual} rows instead of {expected}")]
@@ -86,7 +86,7 @@ impl StoreError {
         StoreError::Inconsistent { what, reason: reason.to_string() }
     }
 
-    /// Whether no connection could be had in time: nothing was begun.
+    /// Whether no connection was free in time: nothing was begun.
     pub fn is_crowded_out(&self) -> bool {
         matches!(self, StoreError::Unavailable { error: SqlError(sqlx::Error::PoolTimedOut), .. })
     }
@@ -107,14 +107,14 @@ impl StoreError {
         }
     }
 
-    /// Whether it failed because a table is not there: SQLSTATE 42P01, and in SQLite's words.
+    /// Whether it failed because a table is missing: SQLSTATE 42P01, or SQLite's message.
     pub(super) fn is_missing_table(&self) -> bool {
         let StoreError::Failed { error: SqlError(sqlx::Error::Database(error)), .. } = self else { return false };
         error.code().is_some_and(|code| code == "42P01") || error.message().starts_with("no such table")
     }
 
-    /// Whether others had for too long what its transaction needed, which therefore has done nothing: a row, SQLite's write
-    /// lock, or a connection.
+    /// Whether others held for too long what its transaction needed: a row, SQLite's write lock, or a connection. Then
+    /// the transaction has done nothing.
     pub fn is_locked_out(&self) -> bool {
         match self {
             StoreError::Unavailable { error: SqlError(sqlx::Error::PoolTimedOut), .. } => true,
@@ -188,7 +188,8 @@ pub(super) fn expect(what: &'static str, expected: u64, actual: u64) -> Result<(
     if actual == expected { Ok(()) } else { Err(StoreError::RowsAffected { what, expected, actual }) }
 }
 
-/// The same without these values of the store's URL, which a server repeats in its refusals, and of the same kind.
+/// The same error without these values of the store's URL, which a server repeats in its refusals; `may_pass` stays the
+/// same.
 pub(super) fn hidden(error: sqlx::Error, values: Vec<String>) -> sqlx::Error {
     let text = error.as_database_error().map_or_else(|| error.to_string(), |refusal| refusal.message().to_owned());
     let shown = without(&text, values);
@@ -211,7 +212,7 @@ fn may_pass(error: &sqlx::Error) -> bool {
 
 fn is_refusal(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|error| {
-        // Data exception: text that the database's encoding has no place for, for example. SQLite has no code of five digits.
+        // Data exception: for example text that the database's encoding cannot hold. SQLite has no code of five digits.
         let is_of_data = error.code().is_some_and(|code| code.len() == 5 && code.starts_with("22"));
         is_of_data || !matches!(error.kind(), sqlx::error::ErrorKind::Other)
     })
@@ -219,14 +220,14 @@ fn is_refusal(error: &sqlx::Error) -> bool {
 
 /// SQLSTATEs of PostgreSQL (appendix A of its manual) and result codes of SQLite (sqlite.org/rescode.html).
 fn code_may_pass(code: &str) -> bool {
-    // SQLite's have four digits at most.
+    // SQLite's codes have four digits at most.
     if code.len() == 5 {
         // Connection exception, insufficient resources, operator intervention (shutdown, restart), system error.
         let class = ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class));
         // Session ended while idle in its transaction.
         return class || code == "25P03" || code_is_of_locks(code);
     }
-    // IOERR, FULL, CANTOPEN, with whatever extension: a full disk can be emptied.
+    // IOERR, FULL, CANTOPEN, with any extension: a full disk can be emptied.
     code_is_of_locks(code) || code.parse::<u32>().is_ok_and(|code| [10, 13, 14].contains(&(code & 0xff)))
 }
 

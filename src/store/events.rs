@@ -1,7 +1,7 @@
 //! The outbox: events are written in the transaction of the change, with one delivery for each webhook that is not
-//! deleted: what a failing or paused one does not get now is kept for it. Who registers one, under
-//! `identities::lock_organization`, gets each event that commits later. `aggregateid` is the deposit or the identity,
-//! within which events keep their order; those of an identity have no account of their own.
+//! deleted; a failing or paused one gets its events later. A webhook that is registered under
+//! `identities::lock_organization` gets each event that commits after that. `aggregateid` is the deposit or the
+//! identity, within which events keep their order. Events of an identity have no account.
 
 use crate::deposit::{DepositId, DepositStatus};
 use crate::event::{DEPOSIT_EVENT, Event, IDENTITY_EVENT, IdentityEvent, TEST_EVENT, TestEvent};
@@ -14,8 +14,9 @@ use crate::time::Timestamp;
 statements! {
     HISTORY = "SELECT status FROM events WHERE aggregateid = $1 ORDER BY position";
     NEXT_POSITION = "SELECT CAST(COUNT(*) AS BIGINT) FROM events WHERE aggregateid = $1";
-    // Whoever changes for whom events are waits for this row until we have committed, or is waited for: what they did is seen by
-    // ENQUEUE, which is another statement and so reads what was committed up to here. Who write events share the row.
+    // Whoever changes which webhooks get events waits for this row until we have committed, or we wait for them.
+    // ENQUEUE then sees their change, because a new statement reads what was committed before it. Writers of events
+    // share the row.
     INSERT = "INSERT INTO events (id, aggregatetype, aggregateid, type, payload, organization_id, account_id, status, \
               nth_entry, position, created_us) \
               SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 FROM identities WHERE identities.id = $12" [" FOR SHARE"] "";
@@ -28,7 +29,7 @@ statements! {
                     VALUES ($1, $2, $1, 0, 'PENDING', 0, $3)";
 }
 
-/// What the deposit has gone through, as its events report.
+/// The statuses that the deposit has had, as its events record them.
 #[derive(Debug)]
 pub struct History(Vec<String>);
 
@@ -48,18 +49,18 @@ impl History {
 /// An event as its table has it.
 struct Row<'a> {
     id: &'a str,
-    /// Type and id of what its order is kept of.
+    /// Type and id of the object within which events keep their order.
     aggregate: (&'static str, &'a str),
     kind: &'static str,
     payload: &'a str,
-    /// Empty for one that is of no single account.
+    /// Empty for an event that belongs to no single account.
     account_id: &'a str,
     status: &'static str,
     nth_entry: i64,
     position: i64,
 }
 
-/// Writes an event behind `history`, and its deliveries.
+/// Writes an event after `history`, and its deliveries.
 pub async fn append(tx: &mut Tx, event: &Event, history: &History, now: Timestamp) -> Result<(), StoreError> {
     let Event { id, deposit_id, account_id, status, nth_entry, payload } = event;
     let row = Row {
@@ -76,13 +77,12 @@ pub async fn append(tx: &mut Tx, event: &Event, history: &History, now: Timestam
     execute!(tx, ENQUEUE, row.id).map(drop)
 }
 
-/// The position of the next event of an identity, for who holds its lock.
+/// The position of the next event of an identity; the caller holds its lock.
 pub async fn next_position(tx: &mut Tx, identity_id: &str) -> Result<u32, StoreError> {
     let count = fetch_optional!(tx, (i64,), NEXT_POSITION, identity_id)?.map_or(0, |(count,)| count);
     uint("position", count)
 }
 
-/// Writes an event of an identity, and its deliveries.
 pub async fn append_identity(tx: &mut Tx, event: &IdentityEvent, now: Timestamp) -> Result<(), StoreError> {
     let IdentityEvent { id, identity_id, status, position, payload } = event;
     let row = Row {

@@ -1,8 +1,8 @@
 //! The events' numbers in the feed, and its pages.
 //!
-//! Promises: numbers have no gaps, and of one deposit's or identity's events an earlier one has the lower number; whoever
-//! sees a number sees every lower one, because only the holder of a lease writes them, one transaction after the other. A page costs
-//! what it shows, whatever its filter and however many events there are.
+//! Promises: numbers have no gaps. Of two events of one deposit or identity the earlier has the lower number. Whoever
+//! sees a number sees every lower one, because only the holder of a lease writes them, one transaction after the other.
+//! The cost of a page depends on what it shows, whatever its filter and however many events there are.
 
 use sqlx::FromRow;
 
@@ -14,13 +14,12 @@ use crate::time::Timestamp;
 /// Which events are wanted: those that match all that is set.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FeedFilter {
-    /// Of this account, or of the identity that it belongs to.
+    /// Of this account, or of the identity that owns it.
     pub account_id: Option<String>,
     /// The envelope's `type`.
     pub kind: Option<String>,
 }
 
-/// An event with its number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Numbered {
     pub seq: u64,
@@ -28,10 +27,10 @@ pub struct Numbered {
     pub payload: String,
 }
 
-/// What of an event filters go by.
+/// The properties of an event that filters compare.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventKey {
-    /// Empty for one of an identity.
+    /// Empty for an event of an identity.
     pub account_id: String,
     pub kind: String,
 }
@@ -44,8 +43,8 @@ struct Row {
 
 statements! {
     LAST = "SELECT MAX(feed_seq) FROM events WHERE organization_id = $1 AND feed_seq IS NOT NULL";
-    // With the account or the type in the order too, no planner takes the index of all events for a filter's and walks over
-    // everybody's, because it believes that this account has many.
+    // The account or the type is in the order too. Otherwise a planner may take the index of all events and walk over
+    // everybody's, because it expects that this account has many.
     PAGE = "SELECT feed_seq, payload FROM events WHERE organization_id = $1 AND feed_seq > $2 AND feed_seq <= $3 \
             ORDER BY feed_seq LIMIT $4";
     PAGE_OF_ACCOUNT = "SELECT feed_seq, payload FROM events WHERE organization_id = $1 AND feed_seq IS NOT NULL \
@@ -58,7 +57,7 @@ statements! {
                     AND (account_id, type, feed_seq) > ($5, $6, $2) AND (account_id, type, feed_seq) <= ($5, $6, $3) \
                     ORDER BY account_id, type, feed_seq LIMIT $4";
     IDENTITY_OF = "SELECT identity_id FROM accounts WHERE id = $1";
-    // Those of its identity, which have no account: the other part of what an account is reported.
+    // Events of the account's identity, which name no account: the other part of an account's events.
     PAGE_OF_IDENTITY = "SELECT feed_seq, payload FROM events \
                         WHERE organization_id = $1 AND feed_seq IS NOT NULL AND aggregatetype = 'identity' \
                         AND (aggregateid, feed_seq) > ($5, $2) AND (aggregateid, feed_seq) <= ($5, $3) \
@@ -68,8 +67,8 @@ statements! {
     OLDEST_UNNUMBERED = "SELECT created_us FROM events \
                          WHERE organization_id = $1 AND feed_seq IS NULL AND aggregatetype <> 'webhook' \
                          ORDER BY created_us, aggregateid, position LIMIT 1";
-    // The oldest, and with each what its deposit has before it; in the order of their times, where no event counts as older
-    // than an earlier one of its deposit, whatever the clocks said that wrote them.
+    // The oldest, and with each the earlier ones of its deposit, in the order of their times. No event counts as older
+    // than an earlier one of its deposit, whatever the writers' clocks said.
     NUMBER = "WITH oldest AS MATERIALIZED (SELECT aggregateid, position FROM events \
                 WHERE organization_id = $1 AND feed_seq IS NULL AND aggregatetype <> 'webhook' \
                 ORDER BY created_us, aggregateid, position LIMIT $3), \
@@ -118,19 +117,20 @@ pub async fn page(
     rows.into_iter().map(read).collect()
 }
 
-/// What the events with numbers above `after` up to `through` are about, in their order.
+/// The account and type of the events with numbers above `after` up to `through`, in their order.
 pub async fn keys(connection: &mut impl Connection, (after, through): (u64, u64)) -> Result<Vec<EventKey>, StoreError> {
     let rows = fetch_all!(connection, (String, String), KEYS, ORGANIZATION, int(after), int(through))?;
     Ok(rows.into_iter().map(|(account_id, kind)| EventKey { account_id, kind }).collect())
 }
 
-/// When the oldest event was written that has no number yet; `None` when each has.
+/// When the oldest event without a number was written; `None` if each has one.
 pub async fn oldest_unnumbered(connection: &mut impl Connection) -> Result<Option<Timestamp>, StoreError> {
     let row = fetch_optional!(connection, (i64,), OLDEST_UNNUMBERED, ORGANIZATION)?;
     Ok(row.map(|(at,)| Timestamp(at)))
 }
 
-/// Numbers about `limit` events, the oldest first; how many. Only for who holds the lease of the feed, in the same transaction.
+/// Numbers about `limit` events, the oldest first; returns how many. The caller holds the lease of the feed, in the
+/// same transaction.
 ///
 /// # Errors
 /// Also when the numbers would have a gap: then nothing of this transaction may be committed.
@@ -147,7 +147,7 @@ pub async fn number(tx: &mut Tx, limit: u32) -> Result<u64, StoreError> {
 }
 
 impl FeedFilter {
-    /// Whether an event may match: one of an identity may be for any account.
+    /// Whether an event may match: an event of an identity may be for any account.
     pub fn may_match(&self, keys: &EventKey) -> bool {
         let is_for = |account: &str| keys.account_id.is_empty() || keys.account_id == account;
         self.account_id.as_deref().is_none_or(is_for) && self.takes(&keys.kind)

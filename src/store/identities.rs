@@ -67,22 +67,20 @@ pub struct Decision {
     pub to: IdentityStatus,
 }
 
-/// The identity with this id.
 pub async fn by_id(connection: &mut impl Connection, id: &str) -> Result<Option<Identity>, StoreError> {
     fetch_optional!(connection, IdentityRow, BY_ID, id, ORGANIZATION)?.map(identity).transpose()
 }
 
-/// As [`by_id`], and nobody else changes it before the end of the transaction.
+/// As [`by_id`], and no other transaction changes it before the end of this one.
 pub async fn lock(tx: &mut Tx, id: &str) -> Result<Option<Identity>, StoreError> {
     fetch_optional!(tx, IdentityRow, LOCK, id, ORGANIZATION)?.map(identity).transpose()
 }
 
-/// Every identity.
 pub async fn list(connection: &mut impl Connection) -> Result<Vec<Identity>, StoreError> {
     fetch_all!(connection, IdentityRow, LIST, ORGANIZATION)?.into_iter().map(identity).collect()
 }
 
-/// Registers an identity, or finds that one with its id is there already; that one.
+/// Registers an identity, or finds that one with its id exists; returns that one.
 pub async fn ensure(tx: &mut Tx, id: &str, new: &NewIdentity, now: Timestamp) -> Result<Identity, StoreError> {
     let Identity { kind, label, fiat_operations_enabled, status, sub_status, .. } =
         Identity::register(id.to_owned(), new);
@@ -115,18 +113,19 @@ pub async fn decisions(connection: &mut impl Connection, id: &str) -> Result<Vec
     rows.into_iter().map(decision).collect()
 }
 
-/// Keeps everybody else who calls this, and who writes events, from going on up to the end of the transaction: who counts what
-/// there is before adding to it counts all, and no event is written for those alone who were there before. Waits for the events
-/// that are being written. Called first in a transaction. Who opens accounts waits for nobody.
+/// Makes every other caller of this, and every writer of events, wait until the end of the transaction. So a caller
+/// that counts before it adds counts all, and events that commit later reach what it adds. Waits for events that are
+/// being written. Must come first in a transaction. Opening accounts is not delayed.
 pub async fn lock_organization(tx: &mut Tx) -> Result<(), StoreError> {
     let locked = fetch_optional!(tx, (String,), LOCK_ORGANIZATION, DEFAULT_IDENTITY)?;
     locked.map(drop).ok_or_else(|| StoreError::inconsistent("identity", format!("{DEFAULT_IDENTITY} is not there")))
 }
 
-/// Where a part of an identity's accounts ends: when its last one was opened, and its id.
+/// The end of a part of an identity's accounts: when its last one was opened, and its id.
 pub type LastAccount = (i64, String);
 
-/// At most `limit` accounts of an identity behind `last`, oldest first; and where the next part begins, `None` behind the end.
+/// At most `limit` accounts of an identity after `last`, oldest first, and where the next part begins; `None` after the
+/// end.
 pub async fn accounts_behind(
     connection: &mut impl Connection,
     id: &str,

@@ -1,4 +1,4 @@
-//! Incidents: one of a kind is open on a chain, or for a deposit, or for an address and an asset.
+//! Incidents: at most one of a kind is open for a chain, for a deposit, or for an address and an asset.
 
 use landfall_chain::{Address, AssetId, Chain};
 use sqlx::FromRow;
@@ -42,7 +42,7 @@ struct Row {
     asset: Option<Vec<u8>>,
 }
 
-/// Records that `incident` is met: as a new one, or on the open one of its kind; whether it is a new one.
+/// Records that `incident` was met: as a new one, or on the open one of its kind; returns whether it is new.
 pub async fn meet(tx: &mut Tx, incident: &Incident) -> Result<bool, StoreError> {
     let Incident { id, chain, kind, what, block_number, deposit, holding, seen_at, .. } = incident;
     let (number, deposit) = (block_number.map(int), deposit.map_or_else(String::new, |deposit| deposit.to_string()));
@@ -56,12 +56,11 @@ pub async fn meet(tx: &mut Tx, incident: &Incident) -> Result<bool, StoreError> 
     Ok(execute!(tx, OPEN, id, chain, kind, what, number, seen_at.0, &deposit, address, asset)? > 0)
 }
 
-/// Resolves an open incident; whether it was open.
+/// Resolves an open incident; returns whether it was open.
 pub async fn resolve(tx: &mut Tx, id: &str, resolution: &str, at: Timestamp) -> Result<bool, StoreError> {
     Ok(execute!(tx, RESOLVE, at.0, resolution, id)? > 0)
 }
 
-/// The incident with this id.
 pub async fn by_id(connection: &mut impl Connection, id: &str) -> Result<Option<Incident>, StoreError> {
     fetch_optional!(connection, Row, BY_ID, id)?.map(Incident::try_from).transpose()
 }

@@ -23,13 +23,12 @@ pub struct KeyRow {
 pub struct KnownKey {
     pub key: KeyRow,
     pub is_revoked: bool,
-    /// Signing is compulsory from the first public key on, also when none is valid any more.
+    /// Signing is required from the first public key on, even when none is valid any more.
     pub is_paired: bool,
     /// Each with the time until which it signs.
     pub public_keys: Vec<(PublicKey, Option<Timestamp>)>,
 }
 
-/// A key as it is listed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListedKey {
     pub id: String,
@@ -85,7 +84,7 @@ statements! {
     END_LATER = "UPDATE public_keys SET valid_until_us = $2 WHERE key_id = $1 AND spki <> $3 AND valid_until_us IS NULL";
 }
 
-/// Records a key, unless there are `most` already that are not revoked; whether it did.
+/// Records a key, unless there are `most` already that are not revoked; returns whether it did.
 pub async fn insert(tx: &mut Tx, key: &KeyRow, most: u64, now: Timestamp) -> Result<bool, StoreError> {
     let KeyRow { id, name, secret_hash, environment, scopes } = key;
     let (environment, scopes) = (environment.name(), scopes.to_string());
@@ -137,27 +136,27 @@ pub async fn list(connection: &mut impl Connection) -> Result<Vec<ListedKey>, St
     listed.collect()
 }
 
-/// Revokes a key for good; whether there is one that was not revoked.
+/// Revokes a key for good; returns whether there was one that was not revoked.
 pub async fn revoke(tx: &mut Tx, id: &str, now: Timestamp) -> Result<bool, StoreError> {
     Ok(execute!(tx, REVOKE, id, now.0)? == 1)
 }
 
-/// Notes when a key was used, unless a later time is known.
+/// Records when a key was used, unless a later time is on record.
 pub async fn used(tx: &mut Tx, id: &str, at: Timestamp) -> Result<(), StoreError> {
     execute!(tx, USED, id, at.0).map(drop)
 }
 
-/// Locks a key that is not revoked until the transaction ends; whether there is one.
+/// Locks a key that is not revoked until the transaction ends; returns whether there is one.
 pub async fn lock(tx: &mut Tx, id: &str) -> Result<bool, StoreError> {
     Ok(execute!(tx, LOCK, id)? == 1)
 }
 
-/// Records a public key that signs for ever; whether it is new.
+/// Records a public key that signs without an end; returns whether it is new.
 pub async fn pair(tx: &mut Tx, id: &str, key: &PublicKey, now: Timestamp) -> Result<bool, StoreError> {
     Ok(execute!(tx, PAIR, id, key.spki(), now.0)? == 1)
 }
 
-/// Lets the public keys of before sign no longer: those that had an end already end at `now`, the last one at `until`.
+/// Ends the earlier public keys: those that had an end already end at `now`, the last one at `until`.
 pub async fn end_others(
     tx: &mut Tx,
     id: &str,

@@ -1,8 +1,8 @@
-//! Who does the work that one process at a time does, for a time, under an epoch.
+//! Leases: who does the work that only one process may do at a time. Each has an end and an epoch.
 //!
-//! Promises: each taking has a higher epoch, and [`hold`] succeeds only for the newest one. Called first in a transaction,
-//! it locks the row to its end: what else that transaction writes is written by the holder or not at all, however long a
-//! process was paused. Clocks of processes decide only who waits for whom, never who may write.
+//! Promises: each time a lease is taken it has a higher epoch, and [`hold`] succeeds only for the newest one. Called
+//! first in a transaction, it locks the row to its end: the holder writes what else that transaction writes, or nobody
+//! does, however long a process was paused. Processes' clocks decide only who waits for whom, never who may write.
 
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use crate::store::sql::{execute, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx};
 use crate::time::Timestamp;
 
-/// A lease that was taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lease {
     name: String,
@@ -26,13 +25,13 @@ statements! {
     HOLD = "UPDATE leases SET expires_us = $4 WHERE name = $1 AND owner = $2 AND epoch = $3";
 }
 
-/// An end beyond this was written by a clock that is ahead: nobody waits for it. One that was renewed behind the moment in
-/// which we read our clock ends a little farther off than ours would.
+/// An end beyond this was written by a clock that is ahead: nobody waits for it. It allows for a lease that was renewed
+/// after we read our clock, which ends a little later than ours would.
 fn farthest(now: Timestamp, time: Duration) -> Timestamp {
     now.plus(time * 2)
 }
 
-/// Whether it looks as if the lease could be taken: a cheap look before [`take`].
+/// Whether the lease seems free: a cheap check before [`take`].
 pub async fn is_free(
     connection: &mut impl Connection,
     name: &str,
@@ -43,7 +42,7 @@ pub async fn is_free(
     Ok(row.is_none_or(|(expires,)| expires <= now.0 || expires > farthest(now, time).0))
 }
 
-/// Takes the lease until `time` from now on; `None` while somebody else has it.
+/// Takes the lease until `time` from now on; `None` while another process has it.
 pub async fn take(
     tx: &mut Tx,
     name: &str,
@@ -57,13 +56,13 @@ pub async fn take(
     Ok(row.map(|(epoch,)| Lease { name: name.to_owned(), owner: owner.to_owned(), epoch }))
 }
 
-/// Keeps the lease until then, and everybody else from it up to the end of the transaction. False when somebody else has
-/// taken it: then this transaction must write nothing.
+/// Keeps the lease until then, and keeps all others from it until the end of the transaction. False if another process
+/// has taken it: then this transaction must write nothing.
 pub async fn hold(tx: &mut Tx, lease: &Lease, until: Timestamp) -> Result<bool, StoreError> {
     Ok(execute!(tx, HOLD, &lease.name, &lease.owner, lease.epoch, until.0)? == 1)
 }
 
-/// Lets somebody else take the lease at once; false when somebody has.
+/// Lets another process take the lease at once; false if one already has.
 pub async fn release(tx: &mut Tx, lease: &Lease) -> Result<bool, StoreError> {
     hold(tx, lease, Timestamp::EPOCH).await
 }

@@ -1,11 +1,12 @@
 //! All SQL, and nothing but SQL: each file is a table or two, each function a statement or two over domain types.
 //!
-//! Who owns an invariant opens the transaction (the watcher, the delivery, the CLI) and passes it in; an UPDATE
-//! repeats the old state in its WHERE and its caller is told how many rows it touched. No rule lives here.
+//! The owner of an invariant opens the transaction (the watcher, the delivery, the CLI) and passes it in. An UPDATE
+//! repeats the old state in its WHERE, and its caller gets the number of rows that it touched. No rule lives here.
 //!
 //! # Errors
-//! Every function here fails alike, and says so nowhere else: with a [`StoreError`], which [`StoreError::may_pass`] when the
-//! database was away or busy, and is a person's when a constraint, a number of rows or a stored value contradicts the books.
+//! Every function here fails in the same way, with a [`StoreError`], and its doc does not repeat this. The error is one
+//! that [`StoreError::may_pass`] if the database was away or busy. It needs a person if a constraint, a number of rows
+//! or a stored value contradicts the books.
 
 pub mod account_pages;
 pub mod accounts;
@@ -50,10 +51,11 @@ pub use db::{Db, MIGRATIONS, Pools, Reader, StoreUrl, Tx};
 pub use error::{OpenError, StoreError};
 pub use sql::{Connection, Engine, Sql};
 
-/// The one organization of this deployment; keys, accounts and webhooks carry it so that more is a migration.
+/// The one organization of this deployment. Keys, accounts and webhooks carry it, so that to have more takes only a
+/// migration.
 pub const ORGANIZATION: &str = "default";
 
-/// Every SQL text of the house, for the test that prepares each on both engines.
+/// Every SQL text of the store, for the test that prepares each on both engines.
 pub fn statements() -> impl Iterator<Item = Sql> {
     [
         account_pages::STATEMENTS,
@@ -98,9 +100,9 @@ pub fn statements() -> impl Iterator<Item = Sql> {
 
 /// Addresses of one chain as a statement takes them.
 struct Listed {
-    /// One behind the other.
+    /// Concatenated.
     bytes: Vec<u8>,
-    /// The bytes of each.
+    /// How many bytes each has.
     width: i32,
     len: i32,
 }

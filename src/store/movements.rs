@@ -1,7 +1,7 @@
 //! What left watched addresses, and what they paid for transactions: the other side of the books.
 //!
-//! Each leg and each fee of a block stands here once, however often it is read; which of them count is reported by the
-//! block. What came in stands in `deposits`.
+//! Each leg and each fee of a block is recorded once, however often it is read. It counts if its block is canonical.
+//! What came in is in `deposits`.
 
 use std::ops::RangeInclusive;
 
@@ -17,7 +17,7 @@ use crate::store::{Connection, StoreError, Tx, balances, hash, int};
 pub struct Spent {
     /// What legs moved out.
     pub debits: U256,
-    /// What its transactions cost; zero but for the native currency.
+    /// What its transactions cost; zero except for the native currency.
     pub fees: U256,
 }
 
@@ -39,7 +39,7 @@ statements! {
             WHERE fees.chain = $1 AND fees.payer = $2 AND fees.block_number >= $3 AND fees.block_number <= $4 AND blocks.canonical";
 }
 
-/// Records that `leg`, which `transfer` is, moved value out of a watched address; once for each block.
+/// Records that `leg`, the leg of `transfer`, moved value out of a watched address; once for each block.
 pub async fn debit(
     tx: &mut Tx,
     chain: Chain,
@@ -76,13 +76,13 @@ pub async fn fee(tx: &mut Tx, chain: Chain, block: &BlockRef, fee: &Fee) -> Resu
     balances::moved(tx, chain, payer, &AssetId::Native, block.number).await
 }
 
-/// Takes back a debit that is on record of `block`.
+/// Removes a debit from our record of `block`.
 pub async fn undebit(tx: &mut Tx, chain: Chain, block: &BlockRef, debited: &Debited) -> Result<(), StoreError> {
     execute!(tx, UNDEBIT, chain.name(), &block.hash.0[..], &debited.leg.0[..], debited.lane.name())?;
     balances::moved(tx, chain, &debited.sender, &debited.asset, block.number).await
 }
 
-/// Takes back what `of` is recorded to have cost `payer` in `block`.
+/// Removes the record of what `of` cost `payer` in `block`.
 pub async fn undo_fee(
     tx: &mut Tx,
     chain: Chain,
@@ -94,7 +94,6 @@ pub async fn undo_fee(
     balances::moved(tx, chain, payer, &AssetId::Native, block.number).await
 }
 
-/// A debit on record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Debited {
     pub lane: Lane,
@@ -121,7 +120,7 @@ pub async fn debits_in(
     rows.into_iter().map(debited).collect()
 }
 
-/// The fees of a block: of which transaction, who paid, and how much in base units of the native currency.
+/// The fees of a block: the transaction, who paid, and how much in base units of the native currency.
 pub async fn fees_in(
     connection: &mut impl Connection,
     chain: Chain,

@@ -20,14 +20,14 @@ pub async fn begin(tx: &mut Tx, chain: Chain, from: u64, native: &Native) -> Res
     put(tx, chain, from, native).await
 }
 
-/// Records that blocks from number `from` on are followed with this setting, whatever was to be above.
+/// Records that blocks from number `from` on are followed with this setting; replaces what was recorded from there on.
 pub async fn put(tx: &mut Tx, chain: Chain, from: u64, native: &Native) -> Result<(), StoreError> {
     execute!(tx, CUT, chain.name(), int(from))?;
     let put = execute!(tx, PUT, chain.name(), int(from), native.source.name(), native.eip7708_from.map(int))?;
     expect_one("record how native movements are seen", put)
 }
 
-/// The settings that a chain was followed with, each with the first block that was, ascending.
+/// The settings that a chain was followed with, each with its first block, ascending.
 pub async fn of_chain(connection: &mut impl Connection, chain: Chain) -> Result<Vec<(u64, Native)>, StoreError> {
     let rows = fetch_all!(connection, Row, OF_CHAIN, chain.name())?;
     rows.into_iter().map(setting).collect()
@@ -38,7 +38,7 @@ pub async fn newest(connection: &mut impl Connection, chain: Chain) -> Result<Op
     fetch_optional!(connection, Row, NEWEST, chain.name())?.map(setting).transpose()
 }
 
-/// Records that the blocks from number `from` on, which are connected anew, are followed with the newest setting.
+/// Records that the blocks from number `from` on, which will be connected again, are followed with the newest setting.
 pub async fn lower(tx: &mut Tx, chain: Chain, from: u64) -> Result<(), StoreError> {
     let Some((_, native)) = newest(tx, chain).await?.filter(|(first, _)| *first > from) else { return Ok(()) };
     put(tx, chain, from, &native).await

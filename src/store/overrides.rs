@@ -1,4 +1,4 @@
-//! Operators' words to the watchers: one of a kind for each chain.
+//! Operators' overrides of the watchers' rules: one of a kind for each chain.
 
 use landfall_chain::Chain;
 
@@ -23,12 +23,12 @@ pub async fn put(tx: &mut Tx, chain: Chain, decision: &Decision) -> Result<(), S
     expect_one("record an override", put)
 }
 
-/// Takes back the decision of this kind; whether there was one.
+/// Removes the decision of this kind; returns whether there was one.
 pub async fn remove(tx: &mut Tx, chain: Chain, kind: &str) -> Result<bool, StoreError> {
     Ok(execute!(tx, REMOVE, chain.name(), kind)? > 0)
 }
 
-/// The decisions about a chain, also those whose time is over.
+/// The decisions about a chain, including expired ones.
 pub async fn of_chain(connection: &mut impl Connection, chain: Chain) -> Result<Vec<Decision>, StoreError> {
     type Row = (String, String, String, i64, i64);
     let rows = fetch_all!(connection, Row, OF_CHAIN, chain.name())?;

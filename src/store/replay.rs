@@ -1,7 +1,8 @@
-//! What operators see of events and do with them: lists, one with its deliveries and attempts, and sending again.
+//! What operators see of events and do with them: lists, one event with its deliveries and attempts, and sending again.
 //!
-//! Sending again changes no event and no order: at each endpoint a deposit's or identity's events are due in their order, and
-//! a later one that is just under way is called off, to be sent behind the earlier one. What is sent again stands behind what is new.
+//! Sending again changes no event and no order. At each endpoint the events of a deposit or identity are due in their
+//! order. A later one that is under way is called off, and is sent after the earlier one. What is sent again comes
+//! after what is new.
 
 use std::time::Duration;
 
@@ -12,7 +13,6 @@ use crate::store::sql::{fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, uint};
 use crate::time::Timestamp;
 
-/// An event as it was written.
 #[derive(Clone, PartialEq, Eq, Debug, FromRow)]
 pub struct EventRow {
     pub id: String,
@@ -23,7 +23,7 @@ pub struct EventRow {
     pub payload: String,
     pub position: i64,
     pub created_us: i64,
-    /// How many endpoints it is still to be delivered to.
+    /// To how many endpoints it must still be delivered.
     pub pending: i64,
 }
 
@@ -33,11 +33,11 @@ pub struct EventFilter {
     pub account: Option<String>,
     pub from: Timestamp,
     pub to: Timestamp,
-    /// Only those that some endpoint has not got yet.
+    /// Only those that some endpoint has not received yet.
     pub pending: bool,
 }
 
-/// Where an event stands at an endpoint.
+/// The state of an event at an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug, FromRow)]
 pub struct DeliveryRow {
     pub webhook_id: String,
@@ -73,7 +73,7 @@ statements! {
                WHERE event_id = events.id AND state = 'PENDING' AND webhooks.status <> 'DELETED') AS pending \
             FROM events WHERE (created_us, aggregateid, position) > ($1, $2, $3) AND created_us >= $1 AND created_us <= $4 \
             ORDER BY created_us, aggregateid, position LIMIT $5";
-    // Its own and those of its identity, each found by its index.
+    // The account's own and those of its identity, each found by its index.
     LIST_OF_ACCOUNT = "SELECT id, type, aggregateid, account_id, status, payload, position, created_us, \
               (SELECT COUNT(*) FROM deliveries JOIN webhooks ON webhooks.id = deliveries.webhook_id \
                WHERE event_id = events.id AND state = 'PENDING' AND webhooks.status <> 'DELETED') AS pending \
@@ -94,7 +94,7 @@ statements! {
     DELIVERIES = "SELECT webhook_id, state, queue, attempt, failures, next_us FROM deliveries WHERE event_id = $1 ORDER BY webhook_id";
     ATTEMPTS = "SELECT webhook_id, attempt, started_us, duration_us, status, error, response_head FROM attempts \
                 WHERE event_id = $1 ORDER BY started_us, webhook_id, attempt";
-    // Of both: test events are their own webhook's alone, and statuses that are not sent are not sent again.
+    // For both statements: a test event belongs to its own webhook alone, and a muted status is not sent again.
     REPLAY = "UPDATE deliveries SET state = 'PENDING', queue = 'AGAIN', failures = 0, next_us = $3 \
               WHERE event_id = $1 AND ($2 = '' OR webhook_id = $2) AND (state = 'DELIVERED' OR queue IN ('AGAIN', 'HELD')) \
               AND EXISTS (SELECT 1 FROM webhooks WHERE webhooks.id = deliveries.webhook_id AND webhooks.status <> 'DELETED') \
@@ -111,11 +111,11 @@ statements! {
     IS_ENDPOINT = "SELECT id FROM webhooks WHERE id = $1 AND status <> 'DELETED'";
 }
 
-/// Where a page of events ends: when its last one was written, its deposit, its position there.
+/// The end of a page of events: when its last one was written, its deposit, its position there.
 pub type After = (Timestamp, String, i64);
 
-/// At most `limit` events behind `after`, oldest first and each deposit's in their order, and where the next page begins;
-/// `None` behind the last: what is written later is not waited for.
+/// At most `limit` events after `after`, oldest first and each deposit's in their order, and where the next page
+/// begins; `None` after the last. Events that are written later are not waited for.
 pub async fn list(
     connection: &mut impl Connection,
     filter: &EventFilter,
@@ -134,12 +134,11 @@ pub async fn list(
     Ok((rows, next))
 }
 
-/// The event with this id.
 pub async fn by_id(connection: &mut impl Connection, id: &str) -> Result<Option<EventRow>, StoreError> {
     fetch_optional!(connection, EventRow, BY_ID, id)
 }
 
-/// Where it stands at each endpoint.
+/// Its state at each endpoint.
 pub async fn deliveries(connection: &mut impl Connection, id: &str) -> Result<Vec<DeliveryRow>, StoreError> {
     fetch_all!(connection, DeliveryRow, DELIVERIES, id)
 }
@@ -164,9 +163,9 @@ pub async fn attempts(
     fetch_all!(connection, AttemptRow, ATTEMPTS, id)?.into_iter().map(read).collect()
 }
 
-/// Makes an event due again where it was delivered or is to be tried later; at `webhook` also where it never was to be
-/// delivered. At how many endpoints: none while its status is one that is not sent. Of several events the earlier ones of a
-/// deposit come first.
+/// Makes an event due again where it was delivered or will be tried later; at `webhook` even if it was never to be
+/// delivered there. Returns at how many endpoints: none while its status is muted. Of several events the earlier ones
+/// of a deposit come first.
 pub async fn replay(tx: &mut Tx, id: &str, webhook: Option<&str>, now: Timestamp) -> Result<usize, StoreError> {
     let mut due = fetch_all!(tx, Due, REPLAY, id, webhook.unwrap_or_default(), now.0)?;
     if let Some(webhook) = webhook {
@@ -178,7 +177,6 @@ pub async fn replay(tx: &mut Tx, id: &str, webhook: Option<&str>, now: Timestamp
     Ok(due.len())
 }
 
-/// Whether there is such an endpoint.
 pub async fn is_endpoint(connection: &mut impl Connection, id: &str) -> Result<bool, StoreError> {
     Ok(fetch_optional!(connection, (String,), IS_ENDPOINT, id)?.is_some())
 }

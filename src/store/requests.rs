@@ -1,7 +1,7 @@
-//! Requests on record, so that one that comes again makes nothing new.
+//! Requests on record, so that a repeated one makes nothing new.
 //!
-//! A request is recorded in the transaction of what it makes. Who comes second waits for the first one's end at the unique
-//! key, and then reads what that recorded, or takes its place when it made nothing.
+//! A request is recorded in the transaction of what it makes. A second one waits at the unique key until the first one
+//! ends. Then it reads what that recorded, or takes its place if that made nothing.
 
 use crate::request::Request;
 use crate::store::error::expect_one;
@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 /// What is known of a request's id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Known {
-    /// Nothing: it is ours now.
+    /// Nothing: the id is now this request's.
     New,
     /// The same request made this object.
     Same { object_id: String },

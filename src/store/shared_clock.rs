@@ -1,4 +1,4 @@
-//! What time it is at a database that several machines share.
+//! The time of a database that several machines share.
 
 use crate::store::sql::{fetch_optional, statements};
 use crate::store::{Connection, StoreError};

@@ -1,7 +1,7 @@
 //! Endpoints that are no webhooks: set by the operator's configuration, never by clients of the API.
 //!
-//! One is a row among the webhooks, so that queues, order, breaker and replay are the same; clients never see it. What a
-//! process says of its connection stands beside it.
+//! A sink is a row among the webhooks, so that queues, order, breaker and replay are the same; clients never see it.
+//! Each process reports its connection in a table beside it.
 
 use std::time::Duration;
 
@@ -11,45 +11,44 @@ use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, ORGANIZATION, StoreError, Tx, deliveries, identities, parsed, uint};
 use crate::time::Timestamp;
 
-/// The endpoint that stands for a NATS stream.
+/// The endpoint of a NATS stream.
 pub const NATS: &str = "nats";
-/// The word of one that is up counts for so long.
+/// For how long a report that the sink is up counts.
 const REPORT_COUNTS: Duration = Duration::from_secs(30);
 
-/// How an endpoint is sent to.
+/// How events are sent to an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Webhook,
     Nats,
 }
 
-/// How the connection of a sink is.
+/// The state of a sink's connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     Up,
     /// It cannot be reached.
     Away,
-    /// It can be reached, and is not what it must be: a person must mend it.
+    /// It can be reached, but is not what it must be: a person must repair it.
     Refused,
 }
 
-/// What a process says of its connection to a sink.
+/// What a process reports of its connection to a sink.
 #[derive(Clone, Copy, Debug)]
 pub struct SinkReport<'a> {
-    /// The process.
     pub owner: &'a str,
     pub state: State,
-    /// Why it is not up; empty when it is.
+    /// Why it is not up; empty if it is.
     pub reason: &'a str,
 }
 
-/// A sink, as it was last heard of.
+/// The last report of a sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SinkStatus {
     pub id: String,
-    /// The endpoint's, as `endpoints::Status` names it.
+    /// The endpoint's status, as `endpoints::Status` names it.
     pub status: String,
-    /// `None` before the first word.
+    /// `None` before the first report.
     pub state: Option<State>,
     pub reason: String,
     pub since: Timestamp,
@@ -94,10 +93,9 @@ struct Row {
     pending: i64,
 }
 
-/// From now on events are kept for the sink, unless they are already. One that was given up begins anew, one that is
-/// paused stays so.
+/// From now on events are kept for the sink. One that was given up starts anew, one that is paused stays so.
 pub async fn ensure(tx: &mut Tx, id: &str, kind: Kind, url: &str, now: Timestamp) -> Result<(), StoreError> {
-    // A process that starts waits for no event that is being written where nothing is new.
+    // If nothing is new, a starting process must not wait for events that are being written.
     if fetch_optional!(tx, (i32,), IS_KEPT, id, kind.name(), url)?.is_some() {
         return Ok(());
     }
@@ -105,12 +103,12 @@ pub async fn ensure(tx: &mut Tx, id: &str, kind: Kind, url: &str, now: Timestamp
     execute!(tx, ENSURE, id, kind.name(), ORGANIZATION, url, now.0).map(drop)
 }
 
-/// No further event is kept for the sink; what was not delivered to it is held. False when there is none.
+/// No further event is kept for the sink; what was not delivered to it is held. False if there is no such sink.
 pub async fn give_up(tx: &mut Tx, id: &str, now: Timestamp) -> Result<bool, StoreError> {
     Ok(execute!(tx, GIVE_UP, id, now.0)? == 1)
 }
 
-/// Writes a process's word; one that is not up does not talk down another that is.
+/// Records a process's report; "not up" does not replace a fresh "up" of another process.
 pub async fn say(tx: &mut Tx, id: &str, report: SinkReport<'_>, now: Timestamp) -> Result<(), StoreError> {
     let SinkReport { owner, state, reason } = report;
     execute!(tx, SAY, id, owner, state.name(), reason, now.0, now.minus(REPORT_COUNTS).0).map(drop)

@@ -1,8 +1,8 @@
 //! SQL texts and how they are run: one text for both engines, the number of binds checked at compile time.
 //!
-//! `statements!` declares a room's texts and lists them, so that a test prepares each on both engines.
-//! `[bracketed]` parts of a text exist on PostgreSQL only. `execute!`, `fetch_all!` and `fetch_optional!` run one.
-//! A forgotten bind would be NULL on SQLite without a word: here it does not compile.
+//! `statements!` declares a room's texts and lists them, so that a test prepares each on both engines. `[bracketed]`
+//! parts of a text exist on PostgreSQL only. `execute!`, `fetch_all!` and `fetch_optional!` run one. On SQLite a
+//! forgotten bind would silently be NULL: here it does not compile.
 
 use sqlx::{PgConnection, SqliteConnection};
 
@@ -85,7 +85,7 @@ macro_rules! run {
     }};
 }
 
-/// Runs a statement; the number of rows it touched.
+/// Runs a statement; returns the number of rows that it touched.
 macro_rules! execute {
     ($connection:expr, $sql:ident $(, $bind:expr)* $(,)?) => {
         $crate::store::sql::run!($connection, $sql, ($($bind),*), |c, text| {
@@ -94,7 +94,7 @@ macro_rules! execute {
     };
 }
 
-/// Runs a query; its rows, all of them.
+/// Runs a query; returns all of its rows.
 macro_rules! fetch_all {
     ($connection:expr, $row:ty, $sql:ident $(, $bind:expr)* $(,)?) => {
         $crate::store::sql::run!($connection, $sql, ($($bind),*), |c, text| {
@@ -103,7 +103,7 @@ macro_rules! fetch_all {
     };
 }
 
-/// Runs a query; its row, if there is one.
+/// Runs a query; returns its row, if there is one.
 macro_rules! fetch_optional {
     ($connection:expr, $row:ty, $sql:ident $(, $bind:expr)* $(,)?) => {
         $crate::store::sql::run!($connection, $sql, ($($bind),*), |c, text| {

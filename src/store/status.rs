@@ -1,4 +1,4 @@
-//! What watchers last said of themselves, for the processes that do not watch: `status`, `health`, the API.
+//! What watchers last reported of themselves, for the processes that do not watch: `status`, `health`, the API.
 
 use std::collections::BTreeSet;
 
@@ -10,29 +10,29 @@ use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, deliveries, endpoints, int, parsed, uint};
 use crate::time::Timestamp;
 
-/// A watcher's word about its chain.
+/// A watcher's report of its chain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChainStatus {
     pub chain: Chain,
     pub state: String,
-    /// Why it is in this state; empty when all is well.
+    /// Why it is in this state; empty if all is well.
     pub reason: String,
     pub proof: String,
     pub latest: Option<u64>,
     pub finalized: Option<u64>,
     /// The last connected block.
     pub cursor: Option<u64>,
-    /// When the cursor last stood at the newest block; the epoch when it never did.
+    /// When the cursor last stood at the newest block; the epoch if it never did.
     pub caught_up_at: Timestamp,
     pub heartbeat_at: Timestamp,
     pub endpoints: Vec<EndpointRow>,
-    /// When the newest final block last advanced; the epoch when it never did.
+    /// When the newest final block last advanced; the epoch if it never did.
     pub finalized_at: Timestamp,
     /// Conditions that are no failure yet.
     pub alarms: Vec<String>,
 }
 
-/// A watcher's word about one of its endpoints.
+/// A watcher's report of one of its endpoints.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndpointRow {
     pub id: String,
@@ -43,36 +43,35 @@ pub struct EndpointRow {
     pub latency_ms: Option<u64>,
 }
 
-/// Where the deliveries of a webhook stand.
+/// The state of a webhook's deliveries.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WebhookStatus {
     pub id: String,
     pub status: endpoints::Status,
-    /// The epoch when it never changed.
+    /// The epoch if it never changed.
     pub since: Timestamp,
     pub pending: u64,
     /// How many of them have failed for seven days.
     pub held: u64,
-    /// When the first of those is due that wait for nothing but their time, or whose lease ends.
+    /// When the next delivery is due, or the next lease ends; without those that wait for another event or are held.
     pub due_at: Option<Timestamp>,
-    /// How often one of those that are tried again next has failed in a row.
+    /// The highest number of failures in a row among those that are tried again next.
     pub failures: u64,
     /// How one of those that have not arrived failed last.
     pub last_failure: Option<Failure>,
 }
 
-/// What a former watcher told of where its chain ends, and what it warned of.
+/// What an earlier watcher reported: where its chain ends, and its alarms.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LastStatus {
     pub latest: Option<u64>,
     pub finalized: Option<u64>,
-    /// When the newest final block had advanced.
+    /// When the newest final block had last advanced.
     pub finalized_at: Timestamp,
     pub heartbeat_at: Timestamp,
     pub alarms: Vec<String>,
 }
 
-/// What is still to be delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueStatus {
     pub pending: u64,
@@ -81,7 +80,7 @@ pub struct QueueStatus {
 }
 
 statements! {
-    // A new process that has not asked a node yet takes back nothing that the former one knew.
+    // A new process that has not asked a node yet keeps what the earlier one knew.
     RECORD = "INSERT INTO chain_status (chain, state, reason, proof, latest, finalized, caught_up_us, heartbeat_us, finalized_us, alarms) \
               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (chain) DO UPDATE SET state = excluded.state, \
               reason = excluded.reason, proof = excluded.proof, \
@@ -131,7 +130,8 @@ struct ChainRow {
     alarms: String,
 }
 
-/// Writes a watcher's word. `cursor` and `endpoints` are not taken from it: the cursor has its own row.
+/// Writes a watcher's report. Its `cursor` and `endpoints` are ignored: the cursor has its own row, and `endpoints` is
+/// passed in.
 pub async fn record(tx: &mut Tx, status: &ChainStatus, endpoints: &[EndpointStatus]) -> Result<(), StoreError> {
     let chain = status.chain.name();
     let (latest, finalized) = (status.latest.map(int), status.finalized.map(int));
@@ -160,21 +160,22 @@ pub async fn record(tx: &mut Tx, status: &ChainStatus, endpoints: &[EndpointStat
     Ok(())
 }
 
-/// When the chain's cursor last stood at the newest block, as a former watcher said.
+/// When the chain's cursor last stood at the newest block, as an earlier watcher reported.
 pub async fn caught_up_at(connection: &mut impl Connection, chain: Chain) -> Result<Option<Timestamp>, StoreError> {
     let row = fetch_optional!(connection, (i64,), CAUGHT_UP, chain.name())?;
     Ok(row.map(|(at,)| Timestamp(at)))
 }
 
-/// Why the chain's watcher last said that it is halted, unless a person has resumed the chain since.
+/// Why the chain's watcher last reported that it is halted; `None` if it did not, or a person has resumed the chain
+/// since.
 pub async fn halted(connection: &mut impl Connection, chain: Chain) -> Result<Option<String>, StoreError> {
     let row = fetch_optional!(connection, (String,), HALTED, chain.name())?;
     Ok(row.map(|(reason,)| reason))
 }
 
-/// The chains whose cursor last stood at the newest block at `since` or later, without those that are halted: what is on record
-/// of one may not be true; and without those whose watcher's last sign of life is later than `until`: by its clock one
-/// that has long been unread seems fresh.
+/// The chains whose cursor last stood at the newest block between `since` and `until`. Without those that are halted:
+/// their record may not be true. Without those whose watcher's last sign of life is later than `until`: a clock that
+/// runs ahead would make an old reading look fresh.
 pub async fn followed_since(
     connection: &mut impl Connection,
     since: Timestamp,
@@ -184,7 +185,6 @@ pub async fn followed_since(
     rows.into_iter().map(|(chain,)| parsed("chain", &chain)).collect()
 }
 
-/// What a former watcher reported.
 pub async fn last(connection: &mut impl Connection, chain: Chain) -> Result<Option<LastStatus>, StoreError> {
     type Row = (Option<i64>, Option<i64>, i64, i64, String);
     let read = |(latest, finalized, finalized_at, heartbeat_at, alarms): Row| {
@@ -199,7 +199,6 @@ pub async fn last(connection: &mut impl Connection, chain: Chain) -> Result<Opti
     fetch_optional!(connection, Row, LAST, chain.name())?.map(read).transpose()
 }
 
-/// Every watcher's word.
 pub async fn chains(connection: &mut impl Connection) -> Result<Vec<ChainStatus>, StoreError> {
     let rows = fetch_all!(connection, ChainRow, CHAINS)?;
     let mut statuses = rows.into_iter().map(ChainStatus::try_from).collect::<Result<Vec<_>, _>>()?;
@@ -214,7 +213,6 @@ pub async fn chains(connection: &mut impl Connection) -> Result<Vec<ChainStatus>
     Ok(statuses)
 }
 
-/// What is still to be delivered.
 pub async fn queue(connection: &mut impl Connection) -> Result<QueueStatus, StoreError> {
     let mut queue = QueueStatus { pending: 0, oldest_at: None };
     for (webhook, count) in fetch_all!(connection, (String, i64), QUEUE)? {
@@ -224,7 +222,6 @@ pub async fn queue(connection: &mut impl Connection) -> Result<QueueStatus, Stor
     Ok(queue)
 }
 
-/// Where the deliveries of each webhook stand.
 pub async fn webhooks(connection: &mut impl Connection) -> Result<Vec<WebhookStatus>, StoreError> {
     type Row = (String, String, i64, i64, i64, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
     let read = |(id, status, since, pending, held, first, again, leased, failures): Row| {

@@ -1,4 +1,4 @@
-//! What is still to be traced, which deposits of traces wait for a second witness, and what the lane says of itself.
+//! What must still be traced, which deposits of traces wait for a second witness, and what the lane reports of itself.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, hash, int, parsed, uint};
 use crate::time::Timestamp;
 
-/// So many tries in vain, with growing pauses, take some five minutes.
+/// So many failed tries, with growing pauses, take some five minutes.
 const OFTEN: u32 = 5;
 
 /// Where the lane of the traces stands on one chain.
@@ -22,23 +22,23 @@ pub struct TraceStatus {
     pub chain: Chain,
     /// Every connected block up to this one is traced; `None` before the first.
     pub traced: Option<u64>,
-    /// Why it does not get on; empty when all is well.
+    /// Why it makes no progress; empty if all is well.
     pub reason: String,
-    /// When every connected block was last traced; the epoch when that never was.
+    /// When every connected block was last traced; the epoch if that never was.
     pub caught_up_at: Timestamp,
-    /// How many deposits wait for a second witness that was sought in vain.
+    /// How many deposits wait for a second witness after at least one failed search.
     pub unwitnessed: u64,
-    /// How many of these it was sought for often since their blocks are final.
+    /// For how many of these it was searched often since their blocks are final.
     pub unwitnessed_for_long: u64,
-    /// Why one of them does; empty when there is none.
+    /// The reason for one of them; empty if there is none.
     pub unwitnessed_reason: String,
     /// The newest block on record whose trace two endpoints reported.
     pub by_two: Option<u64>,
-    /// The newest block on record whose trace is one endpoint's word.
+    /// The newest block on record whose trace one endpoint reported.
     pub by_one: Option<u64>,
     /// How many blocks are put off, because they could not be traced while others could.
     pub put_off: u64,
-    /// Why one of them is; empty when there is none.
+    /// The reason for one of them; empty if there is none.
     pub put_off_reason: String,
 }
 
@@ -50,18 +50,18 @@ pub struct TraceFailure {
     pub tried_at: Timestamp,
 }
 
-/// The deposits of a chain whose second witness was sought in vain.
+/// The deposits of a chain for which the search for a second witness failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Doubts {
     pub chain: Chain,
     pub count: u64,
-    /// How many of them it was sought for often since their blocks are final.
+    /// For how many of them it was searched often since their blocks are final.
     pub for_long: u64,
     /// Why one of them has none.
     pub reason: String,
 }
 
-/// Where and when a second witness was sought in vain.
+/// Where and when a search for a second witness failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tried {
     /// `None` for a deposit that is in no block of ours.
@@ -78,7 +78,7 @@ statements! {
     NEWEST = "SELECT number, hash FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND number >= $3 AND NOT EXISTS \
               (SELECT 1 FROM trace_failures WHERE trace_failures.chain = blocks.chain AND trace_failures.block_hash = blocks.hash) \
               ORDER BY number DESC LIMIT $2";
-    // Those first that were not tried for longest: what fails again stands in nobody's way.
+    // Those tried least recently come first: a block that fails again delays no other.
     AGAIN = "SELECT blocks.number, blocks.hash FROM trace_failures JOIN blocks \
              ON blocks.chain = trace_failures.chain AND blocks.hash = trace_failures.block_hash \
              WHERE trace_failures.chain = $1 AND trace_failures.next_us <= $2 AND blocks.canonical AND NOT blocks.traced \
@@ -131,9 +131,9 @@ statements! {
               JOIN deposits ON deposits.id = unwitnessed.deposit_id WHERE deposits.status = 'PENDING' GROUP BY unwitnessed.chain";
 }
 
-/// Canonical blocks from number `from` on that are to be traced at `now`, ascending: at most `limit` of the oldest that were not tried yet, as many
-/// of the newest, and as many of those that failed and whose next try is due. From both ends: what a node has forgotten
-/// must not keep it from what it still has.
+/// Canonical blocks from number `from` on that must be traced at `now`, ascending. At most `limit` each of: the oldest
+/// that were not tried yet, the newest of these, and those that failed and are due again. Both ends are read, because
+/// what a node has forgotten must not delay what it still has.
 pub async fn untraced(
     connection: &mut impl Connection,
     chain: Chain,
@@ -150,7 +150,7 @@ pub async fn untraced(
     blocks_of(rows)
 }
 
-/// Canonical blocks from number `from` on whose trace is one endpoint's word, the newest first; at most `limit`.
+/// Canonical blocks from number `from` on whose trace one endpoint reported, the newest first; at most `limit`.
 pub async fn reported_alone(
     connection: &mut impl Connection,
     chain: Chain,
@@ -161,7 +161,7 @@ pub async fn reported_alone(
     blocks_of(rows)
 }
 
-/// Whether any canonical block of `range` has still to be traced: then what no trace showed may yet be there.
+/// Whether any canonical block of `range` must still be traced: then what no trace showed may still be there.
 pub async fn are_untraced(
     connection: &mut impl Connection,
     chain: Chain,
@@ -171,7 +171,7 @@ pub async fn are_untraced(
     Ok(fetch_optional!(connection, (i32,), UNTRACED_IN, chain.name(), from, through)?.is_some())
 }
 
-/// The newest block of each chain that is still to be traced although its time is before `since`, where there is one.
+/// The newest block of each chain from before `since` that must still be traced; only chains that have one.
 pub async fn untraced_since(
     connection: &mut impl Connection,
     since: Timestamp,
@@ -184,20 +184,20 @@ pub async fn untraced_since(
     Ok(found)
 }
 
-/// Records that what a trace shows of the canonical `block` is on record, and what stood behind the reading. Two endpoints'
-/// word is not taken back by a later reading of one.
+/// Records that the trace of the canonical `block` is on record, and its proof. A later reading of one endpoint does
+/// not replace "two endpoints".
 pub async fn mark(tx: &mut Tx, chain: Chain, block: &BlockRef, proof: Proof) -> Result<(), StoreError> {
     let hash = &block.hash.0[..];
     expect_one("mark a block as traced", execute!(tx, MARK, chain.name(), hash, proof.name())?)?;
     execute!(tx, SUCCEEDED, chain.name(), hash).map(drop)
 }
 
-/// Records what stood behind a reading of a past block, where that is on record and need not be traced any more.
+/// Records the proof of a reading of a past block, if that is on record and needs no trace any more.
 pub async fn level(tx: &mut Tx, chain: Chain, block: &BlockRef, proof: Proof) -> Result<(), StoreError> {
     execute!(tx, LEVEL, chain.name(), &block.hash.0[..], proof.name()).map(drop)
 }
 
-/// What is known of the block's earlier failures, when it has any.
+/// The block's earlier failures; `None` if it has none.
 pub async fn failure(
     connection: &mut impl Connection,
     chain: Chain,
@@ -208,7 +208,7 @@ pub async fn failure(
         .transpose()
 }
 
-/// Records that the block could not be traced, and when that is tried again.
+/// Records that the block could not be traced, and when the next try is due.
 pub async fn put_off(
     tx: &mut Tx,
     chain: Chain,
@@ -234,9 +234,10 @@ pub async fn settleable(
     rows.into_iter().map(Settleable::try_from).collect()
 }
 
-/// Records that the deposit has no second witness, and that it is tried again after a pause that `pause` makes of the
-/// number of tries before this one in the same block, before or after it was final; that number. Balances allow `allowed` to
-/// have been paid to its recipient inside of the block's transactions, where they can report; what they once told of a block stands.
+/// Records that the deposit has no second witness, and when it is tried again. Returns how many tries came before, in
+/// the same block and on the same side of its finality; `pause` makes the pause of that number. `allowed` is how much
+/// balances allow to have been paid to its recipient inside of the block's transactions. If it is `None`, the recorded
+/// amount for the same block stays.
 pub async fn doubt(
     tx: &mut Tx,
     chain: Chain,
@@ -256,7 +257,8 @@ pub async fn doubt(
     Ok(tries)
 }
 
-/// Records that a person decided that the deposit, which is doubtful and in no block of ours, was not paid; whether it is one.
+/// Records that a person decided that the deposit was not paid. It must be doubtful and in no block of ours; returns
+/// whether it is.
 pub async fn give_up(tx: &mut Tx, id: DepositId) -> Result<bool, StoreError> {
     Ok(execute!(tx, GIVE_UP, id.to_string())? > 0)
 }
@@ -266,17 +268,17 @@ pub async fn is_given_up(connection: &mut impl Connection, id: DepositId) -> Res
     Ok(fetch_optional!(connection, (i32,), GIVEN_UP, id.to_string())?.is_some())
 }
 
-/// Why the deposit has no second witness yet, when that was looked for.
+/// Why the deposit has no second witness yet; `None` if none was searched for.
 pub async fn doubt_of(connection: &mut impl Connection, id: DepositId) -> Result<Option<String>, StoreError> {
     Ok(fetch_optional!(connection, (String,), REASON, id.to_string())?.map(|(reason,)| reason))
 }
 
-/// The deposit waits for no witness any more.
+/// The deposit no longer waits for a witness.
 pub async fn settled(tx: &mut Tx, id: DepositId) -> Result<(), StoreError> {
     execute!(tx, SETTLED, id.to_string()).map(drop)
 }
 
-/// Writes why the lane does not get on, and whether every connected block is traced at `now`.
+/// Writes why the lane makes no progress, and whether every connected block is traced at `now`.
 pub async fn say(tx: &mut Tx, chain: Chain, reason: &str, now: Timestamp) -> Result<(), StoreError> {
     let caught_up = !are_untraced(tx, chain, 0..=u64::MAX).await?;
     let at = if caught_up { now } else { Timestamp::EPOCH };
@@ -288,7 +290,7 @@ pub async fn forget(tx: &mut Tx, chain: Chain) -> Result<(), StoreError> {
     execute!(tx, FORGET, chain.name()).map(drop)
 }
 
-/// Where the lane stands, for each chain that has one.
+/// The state of the lane, for each chain that has one.
 pub async fn statuses(connection: &mut impl Connection) -> Result<Vec<TraceStatus>, StoreError> {
     type Row = (String, String, i64, Option<i64>, Option<i64>);
     let mut statuses = Vec::new();
@@ -326,8 +328,8 @@ pub async fn statuses(connection: &mut impl Connection) -> Result<Vec<TraceStatu
     Ok(statuses)
 }
 
-/// For each chain that has any: the PENDING deposits whose second witness was sought in vain. Also where no lane of the
-/// traces is at work any more.
+/// For each chain that has any: the PENDING deposits for which the search for a second witness failed. Includes chains
+/// that have no lane of the traces any more.
 pub async fn doubts(connection: &mut impl Connection) -> Result<Vec<Doubts>, StoreError> {
     let rows = fetch_all!(connection, (String, i64, i64, String), DOUBTS, i64::from(OFTEN))?;
     let doubts = rows.into_iter().map(|(chain, count, for_long, reason)| {
@@ -337,7 +339,7 @@ pub async fn doubts(connection: &mut impl Connection) -> Result<Vec<Doubts>, Sto
     doubts.collect()
 }
 
-/// The newest canonical block that was traced on `proof`.
+/// The newest canonical block whose trace has this `proof`.
 pub async fn reported_by(
     connection: &mut impl Connection,
     chain: Chain,

@@ -1,7 +1,7 @@
-//! What came to watched owners and is no deposit: into an account of theirs that is not the associated one, of a mint under
-//! another program, rent and wrapped SOL of their own that came back.
+//! What came to watched owners and is no deposit. Examples: a payment into an account of theirs that is not the
+//! associated one, or of a mint under another program; rent and wrapped SOL of their own that came back.
 //!
-//! Each stands here once for a block, however often it is read; which of it counts is reported by the block. Together with
+//! Each is recorded once for a block, however often it is read. It counts if its block is canonical. Together with
 //! `deposits` and `movements` it makes the books: what an owner has is what came, less what went.
 
 use std::ops::RangeInclusive;
@@ -15,12 +15,11 @@ use crate::store::sql::{execute, fetch_all, statements};
 use crate::store::{Connection, StoreError, Tx, balances, hash, int, parsed, uint};
 use crate::time::Timestamp;
 
-/// What arrived, as it stands on record.
+/// What arrived, as it is on record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Arrival {
     pub chain: Chain,
     pub block: BlockRef,
-    /// When the block was made.
     pub at: Timestamp,
     pub is_final: bool,
     pub leg_hash: LegHash,
@@ -33,7 +32,7 @@ pub struct Arrival {
     pub recipient: Address,
     /// Base units.
     pub amount: U256,
-    /// Whose it is.
+    /// The account that owns the recipient.
     pub account_id: Option<String>,
 }
 
@@ -48,7 +47,7 @@ statements! {
                JOIN blocks ON blocks.chain = unattributed.chain AND blocks.hash = unattributed.block_hash \
                WHERE unattributed.chain = $1 AND unattributed.recipient = $2 AND unattributed.asset = $3 \
                AND unattributed.block_number >= $4 AND unattributed.block_number <= $5 AND blocks.canonical";
-    // Own rent and own SOL that came back are for the books; nobody has to look at them.
+    // Own rent and own SOL that came back are for the books; nobody has to check them.
     LIST = "SELECT unattributed.*, blocks.time_us, watched_addresses.account_id, \
             COALESCE(cursors.final_number >= unattributed.block_number, false) AS is_final FROM unattributed \
             JOIN blocks ON blocks.chain = unattributed.chain AND blocks.hash = unattributed.block_hash \
@@ -61,7 +60,6 @@ statements! {
             ORDER BY unattributed.block_number DESC, unattributed.leg_hash DESC, unattributed.reason DESC LIMIT $6";
 }
 
-/// One arrival of a block on record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Arrived {
     pub leg: LegHash,
@@ -117,7 +115,7 @@ pub async fn insert(
     balances::moved(tx, chain, &transfer.recipient, &transfer.asset, block.number).await
 }
 
-/// What is on record of a block.
+/// The arrivals on record of a block.
 pub async fn in_block(
     connection: &mut impl Connection,
     chain: Chain,
@@ -134,14 +132,15 @@ pub async fn in_block(
     rows.into_iter().map(arrived).collect()
 }
 
-/// Takes back what is on record to have `arrived` in this block.
+/// Removes the record that something `arrived` in this block.
 pub async fn remove(tx: &mut Tx, chain: Chain, block: &BlockRef, arrived: &Arrived) -> Result<(), StoreError> {
     let Arrived { leg, reason, asset, recipient, .. } = arrived;
     execute!(tx, REMOVE, chain.name(), &block.hash.0[..], &leg.0[..], reason)?;
     balances::moved(tx, chain, recipient, asset, block.number).await
 }
 
-/// What of `asset` came to `address` without being a deposit, in the canonical blocks of `range`, both ends inclusive.
+/// How much of `asset` came to `address` without being a deposit, in the canonical blocks of `range`, both ends
+/// inclusive.
 pub async fn arrived(
     connection: &mut impl Connection,
     chain: Chain,
@@ -156,7 +155,7 @@ pub async fn arrived(
     })
 }
 
-/// At most `limit` arrivals of a chain, newest first, behind `after`; with `all` those too that are their owner's own.
+/// At most `limit` arrivals of a chain, newest first, after `after`; with `all`, including what is their owner's own.
 pub async fn list(
     connection: &mut impl Connection,
     chain: Chain,
@@ -164,7 +163,7 @@ pub async fn list(
     after: Option<&Arrival>,
     limit: u32,
 ) -> Result<Vec<Arrival>, StoreError> {
-    // Above every number, nothing else is looked at.
+    // No row has this number, so the other two columns are not compared.
     let (number, leg, reason) = after.map_or((i64::MAX, &[][..], ""), |after| {
         (int(after.block.number), &after.leg_hash.0[..], after.reason.as_str())
     });

@@ -1,7 +1,7 @@
-//! What addresses hold, and what is on record explains or does not: two readings, and what moved in the blocks between them.
+//! Balances that the record does not explain: two readings, and what moved in the blocks between them.
 //!
-//! An entry says which readings were not explained by what was on record then. Whether they are by now, because a block was
-//! read again since, is for [`moved`] to say: nothing is deleted for it.
+//! An entry holds readings that were not explained by the record of that time. [`moved`] shows whether they are by now,
+//! because a block was read again since: nothing is deleted for it.
 
 use landfall_chain::{AssetId, Chain};
 use sqlx::FromRow;
@@ -13,22 +13,22 @@ use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, int, uint};
 use crate::time::Timestamp;
 
-/// How many movements of a kind are summed up between two readings.
+/// How many movements of a kind between two readings are added up.
 const MOVED_MAX: u64 = 10_000;
 
 /// Readings that were not explained.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     pub readings: Readings,
-    /// When they were compared.
     pub found_at: Timestamp,
-    /// Whose address it is.
+    /// The account that owns the address.
     pub account_id: Option<String>,
 }
 
 statements! {
-    // CROSS JOIN, because SQLite's planner would begin with the blocks. A FAILED deposit in a block of ours did not come: a trace
-    // invented it. Of what came and is no deposit the rest is in accounts that are not read, or of another asset.
+    // CROSS JOIN, because SQLite's planner would begin with the blocks. A FAILED deposit in a block of ours did not
+    // come: a trace invented it. Other arrivals that are no deposits are in accounts that are not read, or of another
+    // asset.
     MOVED = "SELECT CASE WHEN d.status = 'PENDING' THEN 'pending' ELSE 'came' END AS what, d.amount FROM inclusions AS i CROSS JOIN deposits AS d CROSS JOIN blocks AS b \
              WHERE i.chain = $1 AND i.recipient = $2 AND i.block_number > $4 AND i.block_number <= $5 \
              AND d.id = i.deposit_id AND d.asset = $3 AND d.status <> 'FAILED' \
@@ -86,8 +86,8 @@ struct EntryRow {
     account_id: Option<String>,
 }
 
-/// What is on record to have come to the address and left it in the canonical blocks between the readings: above the older one's,
-/// up to the newer one's. `None` where there are thousands: who sums them up holds up all others.
+/// What came to the address and left it, by our record, in the canonical blocks between the readings: above the older
+/// one's, up to the newer one's. `None` if there are thousands: to add them up would delay all others.
 pub async fn moved(connection: &mut impl Connection, readings: &Readings) -> Result<Option<Moved>, StoreError> {
     let Readings { chain, address, asset, had, has } = readings;
     let (who, what, is_native) = (address.as_bytes(), asset.to_bytes(), *asset == AssetId::Native);
@@ -110,8 +110,8 @@ pub async fn moved(connection: &mut impl Connection, readings: &Readings) -> Res
     Ok(Some(moved))
 }
 
-/// Whether more may have moved than [`moved`] returns: something once came to another token account of the owner's than the one
-/// that is read.
+/// Whether more may have moved than [`moved`] returns: the owner once received something in another token account than
+/// the one that is read.
 pub async fn is_unseen(connection: &mut impl Connection, readings: &Readings) -> Result<bool, StoreError> {
     let Readings { chain, address, asset, .. } = readings;
     Ok(fetch_optional!(connection, (i32,), IS_UNSEEN, chain.name(), address.as_bytes(), asset.to_bytes())?.is_some())
@@ -126,7 +126,7 @@ pub async fn confirmed(connection: &mut impl Connection, readings: &Readings) ->
     rows.into_iter().map(Deposit::try_from).collect()
 }
 
-/// The entries between whose readings the block of `deposit` is.
+/// The entries whose readings are on both sides of `deposit`'s block.
 pub async fn across(connection: &mut impl Connection, deposit: &Deposit) -> Result<Vec<Readings>, StoreError> {
     let Deposit { id, chain, recipient, asset, .. } = deposit;
     let rows = fetch_all!(connection, EntryRow, ACROSS, id.to_string(), recipient.as_bytes(), asset.to_bytes())?;
@@ -144,21 +144,21 @@ pub async fn of_incident(
     rows.into_iter().map(|row| Ok(entry(chain, row)?.readings)).collect()
 }
 
-/// The entry of these readings is part of an incident.
+/// Makes the entry of these readings part of an incident.
 pub async fn assign(tx: &mut Tx, readings: &Readings, incident: &str) -> Result<(), StoreError> {
     let Readings { chain, address, asset, has, .. } = readings;
     let (who, what) = (address.as_bytes(), asset.to_bytes());
     execute!(tx, ASSIGN, incident, chain.name(), int(has.number), who, what).map(drop)
 }
 
-/// At most `limit` entries of a chain, newest first, behind `after`.
+/// At most `limit` entries of a chain, newest first, after `after`.
 pub async fn list(
     connection: &mut impl Connection,
     chain: Chain,
     after: Option<&Entry>,
     limit: u32,
 ) -> Result<Vec<Entry>, StoreError> {
-    // Above every number, nothing else is looked at.
+    // No row has this number, so the other two columns are not compared.
     let (number, who, what) = after.map_or((i64::MAX, &[][..], Vec::new()), |after| {
         let Readings { address, asset, has, .. } = &after.readings;
         (int(has.number), address.as_bytes(), asset.to_bytes())
@@ -167,7 +167,7 @@ pub async fn list(
     rows.into_iter().map(|row| entry(chain, row)).collect()
 }
 
-/// Puts on record that the readings are not explained.
+/// Records that the readings are not explained.
 pub async fn insert(tx: &mut Tx, readings: &Readings, now: Timestamp) -> Result<(), StoreError> {
     let Readings { chain, address, asset, had, has } = readings;
     execute!(
@@ -187,7 +187,7 @@ pub async fn insert(tx: &mut Tx, readings: &Readings, now: Timestamp) -> Result<
     .map(drop)
 }
 
-/// What was read of blocks above `number`, which are not final after all, says nothing.
+/// Forgets entries whose newer reading is of a block above `number`: these blocks are not final after all.
 pub(super) async fn disconnect_to(tx: &mut Tx, chain: Chain, number: u64) -> Result<(), StoreError> {
     execute!(tx, FORGET_ABOVE, chain.name(), int(number)).map(drop)
 }

@@ -1,5 +1,5 @@
-//! Registered webhooks: their keys, and which statuses an organization does not want to be sent. Endpoints of other kinds
-//! (`sinks`) are no webhooks, and are not found here.
+//! Registered webhooks: their keys, and which statuses an organization has muted. Endpoints of other kinds (`sinks`)
+//! are no webhooks, and are not found here.
 //!
 //! A deleted one keeps its row, because what was not delivered to it is held and never dropped.
 
@@ -13,7 +13,6 @@ use crate::store::{Connection, ORGANIZATION, StoreError, Tx, identities, parsed,
 use crate::time::Timestamp;
 use crate::webhook::AllowedNetworks;
 
-/// A webhook to be registered.
 #[derive(Clone)]
 pub struct WebhookRow {
     pub id: String,
@@ -25,7 +24,6 @@ pub struct WebhookRow {
     pub signing_key: String,
 }
 
-/// A webhook as it is stored.
 #[derive(Clone)]
 pub struct Webhook {
     pub id: String,
@@ -38,19 +36,19 @@ pub struct Webhook {
     /// Secrets, separated by spaces.
     pub signing_key: String,
     pub signing_key_created_at: Timestamp,
-    /// Those that sign too up to a time, the newest first, separated by spaces; empty when there are none.
+    /// Earlier secrets that still sign for a time, newest first, separated by spaces; empty if there are none.
     pub previous_signing_key: String,
-    /// When the keys before stop to sign; in the past when there are none.
+    /// When the earlier keys stop signing; in the past if there are none.
     pub previous_key_expires_at: Timestamp,
 }
 
-/// The keys that sign from now on, and those before that sign too, up to a time.
+/// The keys that sign from now on, and the earlier ones that also sign for a time.
 #[derive(Clone, Copy)]
 pub struct Rotation<'a> {
     pub id: &'a str,
     pub signing_key_id: &'a str,
     pub signing_key: &'a str,
-    /// Separated by spaces; empty when there are none.
+    /// Separated by spaces; empty if there are none.
     pub previous_signing_key: &'a str,
     pub previous_expires_at: Timestamp,
 }
@@ -96,7 +94,7 @@ statements! {
     MUTE = "INSERT INTO muted_statuses (organization_id, status) VALUES ($1, $2) ON CONFLICT DO NOTHING";
 }
 
-/// Registers a webhook; it gets the events that come from now on. For who holds `identities::lock_organization`.
+/// Registers a webhook; it gets the events that come from now on. The caller holds `identities::lock_organization`.
 pub async fn insert(tx: &mut Tx, webhook: &WebhookRow, now: Timestamp) -> Result<(), StoreError> {
     let WebhookRow { id, url, label, allowed_networks, signing_key_id, signing_key } = webhook;
     let networks = allowed_networks.to_string();
@@ -116,7 +114,7 @@ pub async fn list(connection: &mut impl Connection) -> Result<Vec<Webhook>, Stor
     rows.into_iter().map(Row::read).collect()
 }
 
-/// The deleted ones for which events are held, with how many.
+/// The deleted webhooks for which events are held, with how many.
 pub async fn removed(connection: &mut impl Connection) -> Result<Vec<(Webhook, u64)>, StoreError> {
     let rows = fetch_all!(connection, Removed, REMOVED, ORGANIZATION)?;
     rows.into_iter().map(|Removed { row, pending }| Ok((row.read()?, uint("pending", pending)?))).collect()
@@ -127,30 +125,30 @@ pub async fn by_id(connection: &mut impl Connection, id: &str) -> Result<Option<
     fetch_optional!(connection, Row, BY_ID, ORGANIZATION, id)?.map(Row::read).transpose()
 }
 
-/// As [`by_id`], and nobody else changes it before the end of the transaction.
+/// As [`by_id`], and no other transaction changes it before the end of this one.
 pub async fn lock(tx: &mut Tx, id: &str) -> Result<Option<Webhook>, StoreError> {
     fetch_optional!(tx, Row, LOCK, ORGANIZATION, id)?.map(Row::read).transpose()
 }
 
-/// Takes other keys. False when there is no such webhook.
+/// Replaces the keys. False if there is no such webhook.
 pub async fn rotate(tx: &mut Tx, rotation: &Rotation<'_>, now: Timestamp) -> Result<bool, StoreError> {
     let Rotation { id, signing_key_id, signing_key, previous_signing_key: previous, previous_expires_at } = rotation;
     let expires = previous_expires_at.0;
     Ok(execute!(tx, ROTATE, *id, *signing_key_id, *signing_key, now.0, *previous, expires, ORGANIZATION)? == 1)
 }
 
-/// Sends nothing more to a webhook; what is undelivered stays held. False when there is no such webhook.
+/// Sends nothing more to a webhook; what is undelivered stays held. False if there is no such webhook.
 pub async fn delete(tx: &mut Tx, id: &str, now: Timestamp) -> Result<bool, StoreError> {
     Ok(execute!(tx, DELETE, ORGANIZATION, id, now.0)? == 1)
 }
 
-/// The statuses whose events are not sent.
+/// The muted statuses, whose events are not sent.
 pub async fn muted(connection: &mut impl Connection) -> Result<Vec<DepositStatus>, StoreError> {
     let rows = fetch_all!(connection, (String,), MUTED, ORGANIZATION)?;
     rows.into_iter().map(|(status,)| parsed("status", &status)).collect()
 }
 
-/// Sends no events of these statuses from now on, and those of all others.
+/// Mutes exactly these statuses from now on.
 pub async fn mute(tx: &mut Tx, statuses: &[DepositStatus]) -> Result<(), StoreError> {
     identities::lock_organization(tx).await?;
     execute!(tx, UNMUTE, ORGANIZATION)?;

@@ -1,7 +1,7 @@
 //! The second witness of what traces show: kept with each sighting of a deposit, by the hash of the block.
 //!
-//! With it stands what the guards of the sums need of the trace, so that nobody has to have the block traced again when it
-//! is final. Whose word replaces whose is not decided here.
+//! It includes what the guards of the sums need of the trace, so that the block need not be traced again when it is
+//! final. Which witness replaces which is not decided here.
 
 use landfall_chain::{Address, BlockHash, BlockRef, Chain, Payer, SenderRule, U256};
 use sqlx::FromRow;
@@ -13,12 +13,12 @@ use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, hash, int, traces, uint};
 use crate::time::Timestamp;
 
-/// Who bears out what a trace tells of a leg.
+/// Who corroborates the trace's report of a leg.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WitnessedBy {
-    /// Two endpoints of different engines reported the same of the block.
+    /// Two endpoints of different engines reported the same trace of the block.
     TwoEngines,
-    /// What the recipient owned before and after the block.
+    /// The recipient's balances before and after the block.
     Balances,
     /// A person decided what was doubtful.
     Person,
@@ -30,9 +30,10 @@ pub struct Kept {
     pub by: WitnessedBy,
     /// Whether the leg is there.
     pub is_shown: bool,
-    /// Who paid it, where it is there.
+    /// Who paid it, if it is there.
     pub sender: Address,
-    /// What moved to its recipient inside of its transaction, and inside of all transactions of the block, in base units.
+    /// What moved to its recipient inside of its transaction, and inside of all transactions of the block, in base
+    /// units.
     pub paid_in_tx: U256,
     pub paid_in_block: U256,
 }
@@ -65,7 +66,7 @@ statements! {
     IN_BLOCK = "SELECT deposits.*, witness, witness_shows, witness_sender, paid_in_tx, paid_in_block \
                 FROM inclusions JOIN deposits ON deposits.id = inclusions.deposit_id \
                 WHERE inclusions.chain = $1 AND inclusions.block_hash = $2 AND inclusions.lane = 'traces' ORDER BY deposits.id";
-    // One that was sought in another block, or in a final one, is sought here for the first time.
+    // For a deposit that was tried in another block, or in a final one, this is the first try.
     DUE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
            FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
            JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
@@ -75,7 +76,7 @@ statements! {
            AND (unwitnessed.next_us IS NULL OR unwitnessed.next_us <= $3 OR unwitnessed.is_final \
            OR unwitnessed.block_hash IS NULL OR unwitnessed.block_hash <> blocks.hash) \
            ORDER BY blocks.number, deposits.id LIMIT $4";
-    // As what fits a tier of what the roots showed; those only whose witness bears them out.
+    // Like the deposits of the roots that fit a tier, but only those that their witness corroborates.
     BORNE_OUT = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
                  FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
                  JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
@@ -109,7 +110,7 @@ struct SeenInTraceRow {
     paid_in_block: Option<Vec<u8>>,
 }
 
-/// Keeps what is witnessed of the deposit in this block, in the place of what was kept before.
+/// Keeps what is witnessed of the deposit in this block, in place of what was kept before.
 pub async fn keep(
     tx: &mut Tx,
     chain: Chain,
@@ -143,7 +144,7 @@ pub async fn forget(tx: &mut Tx, chain: Chain, id: DepositId, block: &BlockHash)
     expect_one("forget a witness", execute!(tx, FORGET, id.to_string(), chain.name(), &block.0[..])?)
 }
 
-/// Whether balances, or a person, say that the deposit is not in this block: no reading of it says otherwise.
+/// Whether balances, or a person, deny the deposit in this block: then no reading of it can overrule that.
 pub async fn is_denied_in(
     connection: &mut impl Connection,
     chain: Chain,
@@ -153,7 +154,7 @@ pub async fn is_denied_in(
     Ok(fetch_optional!(connection, (i32,), DENIED_IN, id.to_string(), chain.name(), &block.0[..])?.is_some())
 }
 
-/// Forgets that two engines denied the deposit in this block, where that was kept.
+/// Forgets that two engines denied the deposit in this block, if they did.
 pub async fn forget_denial(tx: &mut Tx, chain: Chain, id: DepositId, block: &BlockHash) -> Result<(), StoreError> {
     execute!(tx, FORGET_DENIAL, id.to_string(), chain.name(), &block.0[..]).map(drop)
 }
@@ -168,8 +169,8 @@ pub async fn in_block(
     rows.into_iter().map(SeenInTrace::try_from).collect()
 }
 
-/// PENDING deposits without a witness in canonical blocks above `finalized`, and whose next try is due; at most `limit`,
-/// lowest blocks first: theirs are forgotten first.
+/// PENDING deposits without a witness in canonical blocks above `finalized`, and whose next try is due. At most
+/// `limit`, lowest blocks first: nodes forget their states first.
 pub async fn due(
     connection: &mut impl Connection,
     chain: Chain,
@@ -182,8 +183,8 @@ pub async fn due(
     rows.into_iter().map(Settleable::try_from).collect()
 }
 
-/// PENDING deposits that fit `tier` and that a witness bears out, in canonical blocks above `above` up to `through`, inclusive;
-/// at most `limit`, lowest blocks first.
+/// PENDING deposits that fit `tier` and that a witness corroborates, in canonical blocks above `above` up to `through`,
+/// inclusive; at most `limit`, lowest blocks first.
 pub async fn borne_out(
     connection: &mut impl Connection,
     chain: Chain,
@@ -202,12 +203,12 @@ pub async fn borne_out(
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Doubt {
     pub block: BlockRef,
-    /// What balances allow to have been paid to its recipient inside of the block's transactions, in base units, where they can
-    /// report.
+    /// How much the balances allow to have been paid to its recipient inside of the block's transactions, in base
+    /// units; `None` if they cannot decide.
     pub allowed: Option<U256>,
 }
 
-/// The canonical block in which the deposit is doubtful, where it is in one.
+/// The canonical block in which the deposit is doubtful; `None` if there is none.
 pub async fn doubt_in(connection: &mut impl Connection, id: DepositId) -> Result<Option<Doubt>, StoreError> {
     let row = fetch_optional!(connection, (i64, Vec<u8>, Option<Vec<u8>>), DOUBT_IN, id.to_string())?;
     let doubt = |(number, bytes, allowed): (i64, Vec<u8>, Option<Vec<u8>>)| {
@@ -222,7 +223,7 @@ pub async fn is_excluded(connection: &mut impl Connection, id: DepositId) -> Res
     Ok(fetch_optional!(connection, (i32,), EXCLUDED, id.to_string())?.is_some())
 }
 
-/// Whether any PENDING deposit was ever reported by a trace.
+/// Whether any PENDING deposit of the chain was ever shown by a trace.
 pub async fn are_left(connection: &mut impl Connection, chain: Chain) -> Result<bool, StoreError> {
     Ok(fetch_optional!(connection, (i32,), LEFT, chain.name())?.is_some())
 }

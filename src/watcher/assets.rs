@@ -1,15 +1,23 @@
-//! Asks what a chain itself says of the assets that are listed: each once after a start, then daily. A worker of its own, so
-//! that no tick waits for it.
+//! Asks what a chain itself reports of the listed assets: each once after a start, then daily. It is a worker of its
+//! own, so that no tick waits for it.
 //!
-//! Promises: a tick asks for one asset at most, once a block is final; a look that fails, or finds a difference, is tried again
-//! after ten minutes; one that fails says nothing of the asset and takes nothing off the record. An asset of which nothing was ever
-//! reported is asked for every 15 s first, and is held for all of these looks. An asset that has no contract, or is kept under another
-//! program or with other decimals than it is listed with, is an incident.
-//! What has no contract or other decimals is held, and so is what was never asked for: nothing of it is CONFIRMED, whoever
-//! settles, because the lists of `deposits` leave it out and `settle` looks again under the lock of the cursor. It is held no
-//! longer once it is listed as the chain has it, at the start already, and then its PENDING deposits have the listed decimals. What
-//! other processes recorded with other decimals than the chain reported is not CONFIRMED, and has the listed ones after the next look.
-//! It moves no cursor and halts nothing. On Solana blocks report decimals and programs themselves as well, and are refused where
+//! Promises:
+//! - A tick asks for one asset at most, once a block is final.
+//! - A check that fails or finds a difference is repeated after ten minutes. One that fails says nothing about the
+//!   asset and removes nothing from the record.
+//! - An asset of which nothing was ever reported is asked for every 15 s first, and is held during all of these checks.
+//! - It is an incident if an asset has no contract, is kept under another program, or has other decimals than it is
+//!   listed with.
+//! - An asset is held if it has no contract or other decimals, or was never asked for. Nothing of a held asset is
+//!   CONFIRMED, whoever settles: the lists of `deposits` leave it out, and `settle` checks again under the lock of the
+//!   cursor.
+//! - It is released once it is listed as the chain has it, even at the start. Then its PENDING deposits get the listed
+//!   decimals.
+//! - What other processes recorded with other decimals than the chain reported is not CONFIRMED. It gets the listed
+//!   ones after the next check.
+//!
+//! It moves no cursor and halts nothing. On Solana, blocks also report decimals and programs; they are refused where
+//! these differ from the listed ones.
 //! these are not the listed ones.
 
 use std::time::Duration;
@@ -24,47 +32,48 @@ use crate::store::cursors::Cursor;
 use crate::store::{Db, StoreError, Tx, deposits, incidents};
 use crate::time::{Clock, Pulse, Timestamp};
 
-/// From one tick to the next: it must not be felt beside what following a chain asks of its endpoints.
+/// The pause between two ticks: it must not disturb what following a chain asks of its endpoints.
 const PAUSE: Duration = Duration::from_secs(5);
 /// The same while an asset was not asked for since the start: deposits may wait for it.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 const RETRY_AFTER: Duration = Duration::from_secs(10 * 60);
-/// How often, and how many times, the chain is asked for what it never reported before that is held no longer.
+/// How often, and how many times, the chain is asked for an asset of which it never reported anything. After that the
+/// asset is released.
 const FIRST_RETRY_AFTER: Duration = Duration::from_secs(15);
 const FIRST_LOOKS: u32 = 20;
-/// How long a look may take: longer than one endpoint that is silent, shorter than what the pulse of a worker may rest.
+/// How long a check may take: longer than one endpoint that does not answer, shorter than a worker's pulse may stay
+/// away.
 const LOOK_TIME_MAX: Duration = Duration::from_secs(25);
 
-/// Looks at the listed assets of one chain.
 #[derive(Debug)]
 pub struct AssetWatch<S> {
     source: S,
     db: Db,
     chain: Chain,
     listed: Vec<Listed>,
-    /// What is listed is on record, and what is not listed any more is off it.
+    /// What is listed is on record, and what is not listed any more is removed from it.
     is_prepared: bool,
 }
 
-/// A listed asset, and when it is to be asked for; never again, where the chain has nothing to say of it.
+/// A listed asset, and when it is due; `None` if the chain reports nothing about such assets.
 #[derive(Debug)]
 struct Listed {
     asset: Asset,
     due: Option<Timestamp>,
-    /// How many looks failed, one after the other.
+    /// How many checks failed in a row.
     failed: u32,
 }
 
 impl<S: AssetSource> AssetWatch<S> {
-    /// All tokens that `network` lists are due.
+    /// All tokens that `network` lists are due from the start.
     pub fn new(source: S, db: Db, network: &Network) -> Self {
         let tokens = network.assets.iter().filter(|asset| asset.id != AssetId::Native).cloned();
         let listed = tokens.map(|asset| Listed { asset, due: Some(Timestamp::EPOCH), failed: 0 }).collect();
         AssetWatch { source, db, chain: network.chain, listed, is_prepared: false }
     }
 
-    /// Asks for the asset that is due longest, if any is; the one that was asked for.
+    /// Asks for the asset that has been due longest; returns it, or `None` if none is due or no block is final.
     ///
     /// # Errors
     /// When the store cannot be read or written; the asset stays due.
@@ -72,13 +81,13 @@ impl<S: AssetSource> AssetWatch<S> {
         self.prepare().await?;
         let due = (0..self.listed.len()).filter_map(|at| Some((self.listed[at].due?, at)));
         let Some((_, at)) = due.filter(|(due, _)| *due <= now).min() else { return Ok(None) };
-        // A node that has not come that far may have no contracts yet.
+        // A node that has not reached that block may have no contracts yet.
         let finalized = Cursor::load(&mut self.db.read().await?, self.chain).await?.finalized;
         let Some(reached) = finalized.map(|block| block.number) else { return Ok(None) };
         self.look(at, reached, now).await.map(Some)
     }
 
-    /// Asks for a listed asset; no endpoint counts that has not come to block `reached`.
+    /// Asks for a listed asset; only endpoints that have reached block `reached` count.
     async fn look(&mut self, at: usize, reached: u64, now: Timestamp) -> Result<AssetId, StoreError> {
         let asset = self.listed[at].asset.clone();
         let looked = tokio::time::timeout(LOOK_TIME_MAX, self.source.facts(&asset.id, reached)).await;
@@ -103,7 +112,7 @@ impl<S: AssetSource> AssetWatch<S> {
         Ok(asset.id)
     }
 
-    /// Ticks until it is stopped. What the store refuses is tried again: nothing depends on it.
+    /// Ticks until it is stopped. A store error is only logged, and the tick repeated: nothing depends on it.
     pub async fn run(mut self, clock: Clock, pulse: Pulse, stop: CancellationToken) {
         let chain = self.chain;
         loop {
@@ -123,7 +132,7 @@ impl<S: AssetSource> AssetWatch<S> {
         }
     }
 
-    /// Puts on record what is listed, and takes off it what is not listed any more; once, and before anything is CONFIRMED.
+    /// Records what is listed and removes what is not listed any more; once, before anything is CONFIRMED.
     ///
     /// # Errors
     /// When the store cannot be read or written.
@@ -136,7 +145,7 @@ impl<S: AssetSource> AssetWatch<S> {
         for row in asset_facts::all(&mut tx).await?.into_iter().filter(|row| row.chain == chain) {
             match self.listed.iter().find(|listed| listed.asset.id == row.asset) {
                 Some(listed) => asset_facts::hold(&mut tx, chain, &row.asset, is_held(&listed.asset, &row)).await?,
-                // Its deposits would halt the chain, which does not see them any more.
+                // Without it its deposits would halt the chain, which no longer sees them.
                 None if row.is_held
                     && row.reported.is_some()
                     && deposits::is_any_pending(&mut tx, chain, &row.asset).await? => {}
@@ -152,7 +161,8 @@ impl<S: AssetSource> AssetWatch<S> {
         Ok(())
     }
 
-    /// For who only reads past blocks: asks for what nothing was ever told of, once, and leaves all else as it is.
+    /// For a process that only reads past blocks: asks once for each asset of which nothing was ever reported, and
+    /// changes nothing else.
     ///
     /// # Errors
     /// When the store cannot be read or written.
@@ -179,13 +189,13 @@ impl<S: AssetSource> AssetWatch<S> {
         Ok(())
     }
 
-    /// Whether it is otherwise than it is listed.
+    /// Records what was reported; returns whether it differs from the listed asset.
     async fn report(&self, asset: &Asset, mut facts: AssetFacts, now: Timestamp) -> Result<bool, StoreError> {
         let (chain, mut tx) = (self.chain, self.db.begin().await?);
-        // Whoever confirms holds it too.
+        // Whoever confirms holds this lock too.
         Cursor::lock(&mut tx, chain).await?;
         if facts.terms.is_none() {
-            // Who keeps it does not say more now: what it said before still counts.
+            // The program that keeps it reports no more now: what it reported before still counts.
             let known = asset_facts::of(&mut tx, chain, &asset.id).await?.and_then(|row| row.reported);
             facts.terms = known.filter(|known| known.program == facts.program).and_then(|known| known.terms);
         }
@@ -193,7 +203,7 @@ impl<S: AssetSource> AssetWatch<S> {
         let is_held = facts.program.is_none() || has_other_decimals(asset, facts.terms.as_ref());
         asset_facts::report(&mut tx, chain, asset, &facts, (&differs, is_held), now).await?;
         if !is_held {
-            // Another process may have recorded them as it lists them.
+            // Another process may have recorded deposits with the decimals that it lists.
             deposits::set_decimals(&mut tx, chain, &asset.id, asset.decimals).await?;
         }
         if differs.is_empty() {
@@ -208,7 +218,7 @@ impl<S: AssetSource> AssetWatch<S> {
         Ok(!differs.is_empty())
     }
 
-    /// Whether something was told of it before.
+    /// Records a failed check; returns whether something was reported of the asset before.
     async fn fail(&self, asset: &Asset, reason: &str, is_given_up: bool) -> Result<bool, StoreError> {
         let chain = self.chain;
         info!(%chain, "{chain} says nothing of {} ({}) for now: {reason}", asset.symbol, asset.id);
@@ -238,7 +248,8 @@ impl<S: AssetSource> AssetWatch<S> {
     }
 }
 
-/// Whether nothing of it may be CONFIRMED, by what is on record of it: it was not asked for enough, has no contract, or other decimals.
+/// Whether nothing of the asset may be CONFIRMED, by what is on record: it was not asked for often enough, or it has no
+/// contract or other decimals.
 fn is_held(asset: &Asset, row: &AssetRow) -> bool {
     match &row.reported {
         None => row.is_held,
@@ -250,7 +261,7 @@ fn has_other_decimals(asset: &Asset, terms: Option<&Terms>) -> bool {
     terms.is_some_and(|terms| terms.decimals != asset.decimals)
 }
 
-/// How `asset` is otherwise than it is listed.
+/// How the reported `facts` differ from the listed `asset`.
 fn differences(asset: &Asset, facts: &AssetFacts) -> Vec<String> {
     let mut differences = Vec::new();
     match &facts.program {

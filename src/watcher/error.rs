@@ -6,14 +6,14 @@ use crate::deposit::{DepositId, InvalidTransition};
 use crate::incident::IncidentKind;
 use crate::store::StoreError;
 
-/// Why a tick ended early. What it had committed before stays, and the next tick goes on from there.
+/// Why a tick ended early. What it had committed before stays, and the next tick continues from there.
 #[derive(Debug, thiserror::Error)]
 pub enum TickError {
     #[error(transparent)]
     Source(#[from] SourceError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The source says two things that cannot both be true; another answer may make sense.
+    /// The source reports two things that cannot both be true; another response may make sense.
     #[error("{chain}: {what}")]
     Contradiction { chain: Chain, what: String },
     #[error(
@@ -32,7 +32,7 @@ pub enum TickError {
     PostFinalityReorg { chain: Chain, replaced: Replaced, fork_point: BlockRef, confirmed: u64 },
     #[error("{chain}: halted by an operator: {reason}; `landfall chain resume {chain} --reason TEXT` lets it go on")]
     HaltedByOperator { chain: Chain, reason: String },
-    /// By what its own watcher met, and said on record.
+    /// Halted by what its own watcher met and recorded.
     #[error(
         "{chain} is halted, and nothing is credited until a person has decided: `landfall status` says why, `landfall chain \
          resume {chain} --reason TEXT` lets it go on"
@@ -53,18 +53,19 @@ pub enum TickError {
     Transition(#[from] InvalidTransition),
 }
 
-/// Which block of ours was replaced that should not have been.
+/// Which block of ours was replaced although it should not have been.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Replaced {
     #[error("block {0} was final and is no longer canonical")]
     Final(BlockRef),
-    /// By a tier or by an operator's word, above what is final for all.
+    /// Final by a tier or by an operator's override, above what is final for all.
     #[error("block {0} counted as final for a confirmed deposit and is no longer canonical")]
     Confirmed(u64),
 }
 
 impl TickError {
-    /// What a person must look at after it; `None` when it may pass, a person did it, or it was met before.
+    /// The kind of incident that a person must look at; `None` if the error may pass, a person halted the chain, or the
+    /// incident is already on record.
     pub fn incident(&self) -> Option<IncidentKind> {
         if self.may_pass() {
             return None;

@@ -1,7 +1,7 @@
 //! Why each leg of a transaction is a credit or none: the question that a client's support asks.
 //!
-//! Reads the transaction's block again, with everything in it that looks like a credit, and says of each leg what is on
-//! record or what stands against it, with a code of the closed list ([`Verdict`]). It changes nothing.
+//! Reads the transaction's block again, with everything in it that looks like a credit. For each leg it says what is on
+//! record or why it is no credit, with a code of the closed list ([`Verdict`]). It changes nothing.
 
 use landfall_chain::{
     AssetTransfer, Block, BlockRef, BlockSource, Chain, Family, Fate, Lane, Legs, Network, Read, ReadProof, Rejected,
@@ -17,12 +17,12 @@ use crate::watcher::books::leg::leg_of;
 /// What is known of a transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// The block it is in; `None` when it is in none (any more) and only our record knows it.
+    /// The block it is in; `None` if it is in none (any more) and only our record knows it.
     pub block: Option<BlockRef>,
     /// Whether that block can no longer be replaced.
     pub is_final: bool,
     pub traces: TraceReading,
-    /// The legs that the roots show, then those that the trace shows, then what is on record only.
+    /// The legs that the roots show, then those that the trace shows, then those that are only on record.
     pub legs: Vec<ExplainedLeg>,
 }
 
@@ -32,25 +32,23 @@ pub enum TraceReading {
     Read,
     /// The network is not traced at this block.
     NotTraced,
-    /// No trace can be had now, and why.
+    /// The trace cannot be read now; why.
     Unavailable(String),
-    /// It is in no block.
+    /// The transaction is in no block.
     NoBlock,
 }
 
-/// A leg with its verdict.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExplainedLeg {
     pub lane: Lane,
     pub transfer: AssetTransfer,
     pub verdict: Verdict,
-    /// What there is to say beyond the code; may be empty.
+    /// What the code alone does not say; may be empty.
     pub why: String,
-    /// What is on record of it.
     pub deposit: Option<Deposit>,
 }
 
-/// Why nothing can be said.
+/// Why there is no explanation.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
     #[error(transparent)]
@@ -68,7 +66,7 @@ pub enum ExplainError {
     Unanswered { chain: Chain, why: String },
 }
 
-/// What became of each leg of transaction `tx`; `None` when neither the chain nor our record knows it.
+/// What became of each leg of transaction `tx`; `None` if neither the chain nor our record knows it.
 ///
 /// # Errors
 /// When the chain or the store cannot be read now.
@@ -85,7 +83,7 @@ pub async fn explain<S: BlockSource>(
         let seen_in = deposits::seen_in(&mut reader, deposit.id).await?;
         recorded.push(Recorded { deposit, seen_in, is_shown: false });
     }
-    // Its place is all that is asked for: it uses up nothing.
+    // Only its block is asked for, so what it uses up does not matter.
     let fate = source.fate(&TxRef { id: tx, life: TxLife::Block }, &tip.latest).await?;
     let place = match fate {
         Fate::In(block) => Some(block),
@@ -137,14 +135,14 @@ struct Explainer<'n> {
     network: &'n Network,
     reader: Reader,
     cursor: Cursor,
-    /// The newest block that is final, as the endpoints say.
+    /// The newest final block, as the endpoints report it.
     finalized: Option<BlockRef>,
     recorded: Vec<Recorded>,
     legs: Vec<ExplainedLeg>,
 }
 
 impl Explainer<'_> {
-    /// Takes in what the transaction's block shows of it.
+    /// Adds what the block shows of the transaction.
     async fn add(&mut self, block: &Block, lane: Lane, tx: &TxId) -> Result<(), StoreError> {
         for transfer in block.transfers.iter().filter(|transfer| transfer.tx.id == *tx) {
             let leg = self.leg(transfer, lane, &block.header.block).await?;
@@ -160,7 +158,7 @@ impl Explainer<'_> {
         Ok(())
     }
 
-    /// Of what the chain itself shows to be no credit, where the code does not say it all.
+    /// Why the chain itself shows a leg to be no credit, where the code does not say it all; may be empty.
     fn why_rejected(&self, Rejected { transfer, verdict }: &Rejected, number: u64) -> String {
         if *verdict != Verdict::UnlistedToken {
             return String::new();
@@ -196,12 +194,12 @@ impl Explainer<'_> {
         Ok(ExplainedLeg { lane, transfer: transfer.clone(), verdict, why, deposit })
     }
 
-    /// Of a leg that the chain shows now and that is on record.
+    /// The verdict on a leg that the chain shows now and that is on record.
     async fn of_deposit(&mut self, deposit: &Deposit, block: &BlockRef) -> Result<(Verdict, String), StoreError> {
         Ok(match deposit.status {
             DepositStatus::Confirmed => (Verdict::Credited, String::new()),
             DepositStatus::Pending => (Verdict::Pending, self.why_pending(deposit, block).await?),
-            // The list has no word for it, and none is needed: what the chain shows will be PENDING again.
+            // The closed list has no code for FAILED, and needs none: what the chain shows will be PENDING again.
             DepositStatus::Failed => {
                 let then = match self.cursor.at {
                     Some(at) if block.number <= at.number => {
@@ -214,7 +212,7 @@ impl Explainer<'_> {
         })
     }
 
-    /// What a deposit waits for that `block` shows.
+    /// What a deposit that `block` shows is waiting for.
     async fn why_pending(&mut self, deposit: &Deposit, block: &BlockRef) -> Result<String, StoreError> {
         if let Some(doubt) = traces::doubt_of(&mut self.reader, deposit.id).await? {
             return Ok(doubt);
@@ -242,7 +240,7 @@ impl Explainer<'_> {
         Ok(why.to_owned())
     }
 
-    /// Of a leg that the chain shows now and that is not on record.
+    /// The verdict on a leg that the chain shows now and that is not on record.
     async fn without_deposit(
         &mut self,
         transfer: &AssetTransfer,

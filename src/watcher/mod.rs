@@ -1,10 +1,11 @@
-//! Follows one chain: finds deposits in proved blocks, takes reorgs back, settles what is final.
+//! Follows one chain: finds deposits in proved blocks, undoes reorgs, settles what is final.
 //!
 //! Promises:
-//! - the cursor moves only in the transaction that records everything the blocks below it credit;
-//! - a block is connected only on its parent, so the connected chain hangs together;
-//! - CONFIRMED and FAILED are decided only on evidence of a final block of that chain: read again, or kept of the very block
-//!   since it was connected, where its chain has no roots that a second read could prove it by.
+//! - The cursor moves only in the transaction that records everything the blocks up to it credit.
+//! - A block is connected only on its parent, so the connected chain hangs together.
+//! - CONFIRMED and FAILED are decided only on evidence of a final block of that chain. Its block is read again; where
+//!   the chain has no roots to prove a second read by, what was kept of that very block since it was connected is
+//!   enough.
 //!
 //! A tick is bounded, may be dropped at any await, and starts from what is on record. Live and catch-up are one path.
 
@@ -59,8 +60,8 @@ pub struct Settings {
     pub start: Start,
     /// How strongly a block is proved before it is connected. One that credits is proved in full all the same.
     pub proof: ReadProof,
-    /// How often the newest block is asked for: from the begin of one tick to that of the next, while there is nothing to
-    /// catch up with.
+    /// How often the newest block is asked for while there is nothing to catch up with: the time from the start of one
+    /// tick to the start of the next.
     pub poll: Duration,
     /// How long a deposit may be in no block, after its height became final, before it is FAILED.
     pub failed_grace: Duration,
@@ -70,10 +71,10 @@ pub struct Settings {
     pub block_stall: Option<Duration>,
 }
 
-/// Tells a source how many endpoints must agree on what is final: an operator's word, or `None` for the usual number.
+/// Sets how many endpoints of a source must agree on what is final: an operator's number, or `None` for the usual one.
 pub struct AgreeDoor(Box<dyn Fn(Option<u32>) + Send + Sync>);
 
-/// Where a chain that was never watched is taken up.
+/// Where to start following a chain that was never watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
     /// Above the newest final block.
@@ -82,7 +83,6 @@ pub enum Start {
     Number(u64),
 }
 
-/// Follows one chain of one source.
 #[derive(Debug)]
 pub struct Watcher<S> {
     source: S,
@@ -94,41 +94,40 @@ pub struct Watcher<S> {
     wake_up: Arc<Notify>,
     /// How many blocks a read asks for now.
     read_width: u64,
-    /// Where the last tick looked in vain for the next block.
+    /// Above which block, and up to which number, the source showed no block in the last tick.
     absent: Option<connect::Absent>,
     alarms: Alarms,
     payers: Senders,
-    /// For blocks that are made what two report: what others find out ends no waiting of theirs.
+    /// For replacing a record by what two report: a success of other requests does not end this wait.
     replacing_record: Senders,
     agree: AgreeDoor,
     reported: ReportedBlocks,
     withheld: Withheld,
     /// The block from which the next tick settles: those below had their turn.
     settle_from: u64,
-    /// What a former watcher warned of is taken up.
+    /// What an earlier watcher warned of was loaded.
     has_taken_up: bool,
-    /// With which setting it is followed from here on is on record.
+    /// The setting with which the chain is followed from here on is on record.
     has_noted_native: bool,
     /// The id of the last resumption that a tick met; `None` before the first tick.
     resumed: Option<String>,
 }
 
-/// What a tick did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ticked {
     pub disconnected: u64,
     pub connected: u64,
-    /// Deposits that became PENDING, also again.
+    /// Deposits that became PENDING, including those that became so again.
     pub pending: u64,
     pub confirmed: u64,
     pub failed: u64,
-    /// How many blocks are left to the newest one.
+    /// How many numbers are left to the newest block.
     pub behind: u64,
     /// The cursor stands at the newest block.
     pub caught_up: bool,
     /// More is final than one tick settles.
     pub more_to_settle: bool,
-    /// Since when no newer block has been reported, where that is for too long: then being caught up says little.
+    /// Since when no newer block has been reported, if that is too long: then being caught up says little.
     pub still_since: Option<Timestamp>,
     pub tip: Option<Tip>,
 }
@@ -162,7 +161,7 @@ impl<S: BlockSource> Watcher<S> {
         }
     }
 
-    /// With something that reports when to look before the next poll is due.
+    /// Adds a signal that starts a tick before the next poll is due.
     pub fn woken_by(mut self, wake_up: Arc<Notify>) -> Self {
         self.wake_up = wake_up;
         self
@@ -177,7 +176,7 @@ impl<S: BlockSource> Watcher<S> {
         is_traced.then(|| self.leftover_lane())
     }
 
-    /// The worker that settles what was found by traces before the network was reported not to be traced any more.
+    /// The worker that settles what was found by traces while the network was still traced.
     pub fn leftover_lane(&self) -> TraceLane<S>
     where
         S: Clone,
@@ -186,20 +185,20 @@ impl<S: BlockSource> Watcher<S> {
         TraceLane::new(source.clone(), db.clone(), network.clone(), *settings, watch_list.clone())
     }
 
-    /// Hands operators' words on how many endpoints must agree to `door`, at each tick.
+    /// At each tick, passes to `door` how many endpoints must agree by an operator's override (`None`: no override).
     #[must_use]
     pub fn with_agree(mut self, door: impl Fn(Option<u32>) + Send + Sync + 'static) -> Self {
         self.agree = AgreeDoor(Box::new(door));
         self
     }
 
-    /// What is to be warned of now.
+    /// The alarms that are on now.
     pub fn alarms(&self, now: Timestamp) -> Vec<String> {
         self.alarms.texts(now)
     }
 
-    /// One bounded step: orders, tip, fork point, connect, settle. What a person must look at is on record as an incident
-    /// when it returns.
+    /// One bounded step: overrides, tip, fork point, connect, settle. When it returns, what a person must look at is on
+    /// record as an incident.
     ///
     /// # Errors
     /// What was committed before the error stays; the next tick starts from it.
@@ -230,7 +229,7 @@ impl<S: BlockSource> Watcher<S> {
         if self.is_off_chain(&at, &tip).await? {
             at = match self.disconnect(&at, &tip, &orders, now, &mut ticked).await? {
                 Some(fork_point) => fork_point,
-                // The block that it was taken up at is gone, and nothing stood on it.
+                // The anchor block is gone, and nothing stood on it.
                 None => return Ok(ticked),
             };
         } else if let Some(finalized) = cursor.finalized {
@@ -248,18 +247,18 @@ impl<S: BlockSource> Watcher<S> {
         let is_stuck = ticked.connected + ticked.disconnected == 0 && self.absent.is_none();
         if at.number < tip.latest.number && is_stuck && connected.unread.is_none() {
             let what = match connected.stray {
-                // A link that is false leads to no fork.
+                // A false parent link leads to no fork.
                 Some(next) => format!("block {} is shown next, and stands on {}, not on {at}", next.block, next.parent),
                 None => format!("the newest block is {}, but no block on top of {at} is shown", tip.latest),
             };
             return Err(TickError::Contradiction { chain: self.chain(), what });
         }
-        // Who differs is reported when all else is done.
+        // A disagreement is returned as an error after everything else is done.
         let mut disputed = Ok(());
         match self.cross_check(&at, &tip, &orders).await {
             Ok(None) => self.alarms.looked(None, now),
             Ok(Some(number)) => at = self.disconnect_to(&at, number, &orders, now, &mut ticked).await?,
-            // Who cannot be heard holds up what would become final by it, and nothing else.
+            // An endpoint that cannot be reached delays only what would become final by it.
             Err(TickError::Source(error)) if !error.is_disputed && error.kind == SourceErrorKind::Transient => {
                 self.alarms.looked(Some(with_causes(&error)), now);
             }
@@ -283,7 +282,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(ticked)
     }
 
-    /// A source that ends below what is final here knows less than we do, and nothing of what comes now.
+    /// A source that ends below what is final here knows less than we do, so its reports are refused.
     fn refuse_set_back(&self, finalized: &BlockRef, tip: &Tip) -> Result<(), TickError> {
         let newest = tip.finalized.filter(|reported| reported.number > tip.latest.number).unwrap_or(tip.latest);
         if newest.number >= finalized.number {
@@ -296,7 +295,7 @@ impl<S: BlockSource> Watcher<S> {
         Err(TickError::Contradiction { chain: self.chain(), what })
     }
 
-    /// Takes up, once, what a former watcher warned of.
+    /// Loads, once, what an earlier watcher warned of.
     async fn take_up_alarms(&mut self) -> Result<(), StoreError> {
         if !self.has_taken_up {
             if let Some(reported) = status::last(&mut self.db.read().await?, self.chain()).await? {
@@ -307,7 +306,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(())
     }
 
-    /// What operators want now.
+    /// The overrides that apply now; an error if an operator has halted the chain.
     async fn orders(&mut self, now: Timestamp) -> Result<Overrides, TickError> {
         self.take_up_alarms().await?;
         if !self.has_noted_native {
@@ -343,10 +342,10 @@ impl<S: BlockSource> Watcher<S> {
     }
 }
 
-/// Why nothing is to be settled on the chain now, whoever would do it: a person has halted it, or must decide.
+/// Why nothing may be settled on the chain now, by any process: a person has halted it, or must decide.
 async fn halted(connection: &mut impl Connection, chain: Chain) -> Result<Option<TickError>, StoreError> {
     let decisions = overrides::of_chain(connection, chain).await?;
-    // It has no end but a resumption, which removes it.
+    // A halt has no end but a resumption, which removes it.
     if let Some(Decision { reason, .. }) = decisions.into_iter().find(|decision| decision.action == Override::Halt) {
         return Ok(Some(TickError::HaltedByOperator { chain, reason }));
     }

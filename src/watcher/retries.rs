@@ -1,6 +1,7 @@
 //! Final blocks that are not shown as they must be: their deposits wait, and nothing else does.
 //!
-//! To ask for such a block again costs its megabytes where two must report it, so it rests before that, longer each time.
+//! To read such a block again costs megabytes where two endpoints must report it. So the block is asked for again only
+//! after a pause, longer each time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,11 +10,11 @@ use landfall_chain::BlockRef;
 
 use crate::time::Timestamp;
 
-/// How long a block rests when it was asked for in vain: twice as long each time.
+/// How long to wait before a block is asked for again: twice as long after each failure.
 const REST_MIN: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(60);
-/// When nobody asks for it any more: on a rollup what is final goes on in steps of many minutes, and what is missing is looked for
-/// at each.
+/// When a block that nobody asks for any more is forgotten. On a rollup, finality advances in steps of many minutes,
+/// and what is missing is looked for at each step.
 const KEPT: Duration = Duration::from_secs(30 * 60);
 
 /// By number.
@@ -26,7 +27,7 @@ pub(in crate::watcher) struct Withheld {
 struct Unseen {
     block: BlockRef,
     since: Timestamp,
-    /// As it was first said.
+    /// The reason given the first time.
     why: String,
     rest: Duration,
     /// When it may be asked for again.
@@ -39,7 +40,7 @@ impl Withheld {
         self.blocks.get(&block.number).is_some_and(|unseen| unseen.block == *block && now < unseen.due)
     }
 
-    /// It was asked for in vain.
+    /// Records that the block was asked for and not shown.
     pub(in crate::watcher) fn note(&mut self, block: BlockRef, why: String, rests: bool, now: Timestamp) {
         // Two deposits of one block ask for it at once.
         if self.rests(&block, now) {
@@ -56,7 +57,8 @@ impl Withheld {
         self.blocks.remove(&block.number);
     }
 
-    /// The block that is waited for longest: since when, and why. Forgets those that nobody asks for any more.
+    /// The block that has been waited for longest, with since when and why. Forgets those that nobody asks for any
+    /// more.
     pub(in crate::watcher) fn oldest(&mut self, now: Timestamp) -> Option<(Timestamp, BlockRef, String)> {
         self.blocks.retain(|_, unseen| now.since(unseen.due) <= KEPT);
         let oldest = self.blocks.values().min_by_key(|unseen| unseen.since)?;
@@ -82,7 +84,7 @@ mod tests {
     fn a_block_rests_twice_as_long_each_time_up_to_a_minute() {
         let (mut withheld, mut now, mut rests) = (Withheld::default(), second(0), Vec::new());
         for _ in 0..8 {
-            // Twice in one look is once.
+            // Two failures of one tick count once.
             withheld.note(block(1, 7), "why".to_owned(), true, now);
             withheld.note(block(1, 7), "why".to_owned(), true, now);
             let begun = now;

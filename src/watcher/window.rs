@@ -1,8 +1,8 @@
 //! How past blocks of one lane are read: how many at once, in how many reads, in which steps.
 //!
-//! Promises: what is in memory at once is bounded, by `width_max` times `ahead` blocks and by what is in them. A read that
-//! fails, or shows less than was asked for, or shows very much, makes the next ones narrower; one that does not, wider
-//! again.
+//! Promises: memory is bounded, by `width_max` times `ahead` blocks and by what is in them. The next reads become
+//! narrower after a read that fails, shows less than was asked for, or shows very much. After any other read they
+//! become wider again.
 
 use std::ops::RangeInclusive;
 
@@ -10,22 +10,20 @@ use landfall_chain::{Block, Debits, Lane, Legs, Read, ReadProof, SourceError};
 
 use crate::watcher::follow::connect::{READ_BLOCKS_MAX, READS_AHEAD_MAX, TICK_BLOCKS_MAX};
 
-/// A block's trace is some megabytes, and work for a node: few at once.
+/// A block's trace has some megabytes and is work for a node, so few are read at once.
 const TRACED_BLOCKS_MAX: u64 = 4;
 const TRACED_STEP_BLOCKS: u64 = 32;
 
-/// How many legs and fees one read may show, and one step: some 300 bytes each, with as many again while they are read.
+/// How many legs and fees one read may show, and one step: some 300 bytes each, and as much again while they are read.
 const READ_LEGS_MAX: usize = 40_000;
 pub(in crate::watcher) const STEP_LEGS_MAX: usize = 200_000;
 
-/// How one lane is read.
 #[derive(Debug)]
 pub(in crate::watcher) struct Window {
     pub(in crate::watcher) read: Read,
     /// How many blocks a read asks for now.
     pub(in crate::watcher) width: u64,
     width_max: u64,
-    /// How many reads are under way at once.
     pub(in crate::watcher) ahead: usize,
     /// How many numbers a step covers.
     pub(in crate::watcher) step: u64,
@@ -37,14 +35,14 @@ impl Window {
         Window { read: Read::FULL, width, width_max: width, ahead, step }
     }
 
-    /// What an endpoint leaves out of a trace is missed for good: two are asked where there are two.
+    /// What an endpoint leaves out of a trace is missed for good, so two endpoints are asked where there are two.
     pub(in crate::watcher) fn traces() -> Self {
         let read = Read { lane: Lane::Traces, proof: ReadProof::Full, legs: Legs::Creditable };
         let (width, ahead, step) = (TRACED_BLOCKS_MAX, READS_AHEAD_MAX, TRACED_STEP_BLOCKS);
         Window { read, width, width_max: width, ahead, step }
     }
 
-    /// Takes in what became of a read of `asked`.
+    /// Adapts the width to the outcome of a read of `asked`.
     pub(in crate::watcher) fn learn(&mut self, asked: &RangeInclusive<u64>, read: &Result<Vec<Block>, SourceError>) {
         self.width = match read {
             Err(_) => self.width / 2,
@@ -58,7 +56,7 @@ impl Window {
     }
 }
 
-/// How much there is in blocks.
+/// How many legs, debits, fees and rejected legs there are in blocks.
 pub(in crate::watcher) fn legs(blocks: &[Block]) -> usize {
     let of = |block: &Block| {
         // On EVM debits are the legs themselves.

@@ -60,7 +60,7 @@ impl Address {
         }
     }
 
-    /// From stored bytes; their length reports the family.
+    /// From stored bytes; their length says the family.
     ///
     /// # Errors
     /// Any length but 20 and 32.

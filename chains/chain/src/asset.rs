@@ -24,7 +24,7 @@ impl AssetId {
     const EVM_TOKEN: u8 = 1;
     const SOLANA_TOKEN: u8 = 2;
 
-    /// The form that stands in a deposit's identity: `0x00` | `0x01` and the 20-byte contract | `0x02` and the 32-byte mint.
+    /// Its form in a deposit's identity: `0x00` | `0x01` and the 20-byte contract | `0x02` and the 32-byte mint.
     pub fn to_bytes(self) -> Vec<u8> {
         match self {
             AssetId::Native => vec![AssetId::NATIVE],
@@ -68,7 +68,7 @@ pub struct AssetTransfer {
     pub asset: AssetId,
     /// Who paid: the token's sender, or the signer for native value.
     pub sender: Address,
-    /// How that is known.
+    /// How the sender is known.
     pub sender_rule: SenderRule,
     /// Who received.
     pub recipient: Address,

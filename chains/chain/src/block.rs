@@ -36,12 +36,12 @@ pub struct Header {
 pub enum Proof {
     /// Header hash, transactions root and receipts root were recomputed from the content.
     Roots,
-    /// The header hash was recomputed, and the logs agree with its bloom: what is there is a candidate, and logs that
-    /// were left out may go unnoticed.
+    /// The header hash was recomputed, and the logs agree with its bloom. What is there is a candidate; logs that were
+    /// left out may go unnoticed.
     Bloom,
-    /// Two endpoints said the same; no root covers it.
+    /// Two endpoints reported the same; no root covers it.
     TwoEndpoints,
-    /// One endpoint said so; no root covers it.
+    /// One endpoint reported it; no root covers it.
     OneEndpoint,
 }
 
@@ -56,17 +56,17 @@ pub struct Block {
     pub transfers: Vec<AssetTransfer>,
     /// What left addresses.
     pub debits: Debits,
-    /// What came to its recipients and is no credit, each with the reason: it stands in their books all the same, once.
-    /// Told by every read; who sent it is not always known.
+    /// What addresses received that is no credit, each with the reason. It still counts in their books, once. Every
+    /// read reports it; the sender is not always known.
     pub unattributed: Vec<Rejected>,
     /// What each transaction cost its payer; failed ones too. Only in the lane of the roots.
     pub fees: Vec<Fee>,
-    /// Movements that are no credit, with the reason; only when the read asked to explain.
+    /// Movements that are no credit, with the reason; only when the read asked to explain them.
     pub rejected: Vec<Rejected>,
-    /// To whom the header, which its hash covers, says that the fees of its transactions go: what they bring is no leg, and
-    /// changes the balance all the same. `None` where no header says so.
+    /// To whom the header, which its hash covers, says that the fees of its transactions go. They are no leg, but they
+    /// change its balance. `None` where no header says so.
     pub fee_recipient: Option<Address>,
-    /// What stands behind this content.
+    /// How strongly this content is proved.
     pub proof: Proof,
     /// Proves on demand who signed.
     pub signers: Signers,
@@ -79,23 +79,24 @@ pub struct Block {
 pub struct Inside {
     /// The same block as its roots prove it.
     pub roots: Block,
-    /// Addresses that may have run code in the block although they have none before and after it: those that the report says
-    /// were created, and those that a delegation names (EIP-7702).
+    /// Addresses that may have run code in the block although they have none before and after it: those that the
+    /// traces say were created, and those that a delegation names (EIP-7702).
     pub ran_code: BTreeSet<Address>,
-    /// Who paid for a transaction of the block what is not reported in full.
+    /// Who paid for a transaction of the block whose fee is not reported in full.
     pub unreported_fees: BTreeSet<Address>,
-    /// Whether two of those who reported the same run different software: one mistake of a program is not in both.
+    /// Whether two of those who reported the same run different software: then one program's mistake cannot be in
+    /// both.
     pub by_two_engines: bool,
 }
 
-/// What left addresses by a block, of listed assets; what transactions cost stands apart.
+/// What left addresses by a block, of listed assets; the cost of transactions stands apart.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Debits {
     /// Each transfer is the debit of its sender.
     ByLegs,
-    /// What each `sender` lost by a transaction, net. Where transfers are net gains, theirs do not report it: several may
-    /// have paid for one. The recipient is one who gained, or the sender itself where nobody did. In execution order,
-    /// `nth` set.
+    /// What each `sender` lost by a transaction, net, in execution order, `nth` set. Where transfers are net gains,
+    /// they do not show it: several senders may have paid for one. The recipient is one who gained, or the sender
+    /// itself where nobody did.
     Net(Vec<AssetTransfer>),
 }
 
@@ -108,7 +109,8 @@ pub struct Fee {
     pub payer: Address,
     /// All of it: execution, blobs, and what a rollup adds for L1.
     pub amount: U256,
-    /// Whether the block's roots prove all of it. Else a part is the node's word: what a blob cost, what a rollup adds.
+    /// Whether the block's roots prove all of it. If not, one part is the node's word: the cost of a blob, or what a
+    /// rollup adds.
     pub proved: bool,
 }
 
@@ -130,7 +132,7 @@ pub struct Tip {
     pub finalized: Option<BlockRef>,
     /// The same by the rule of each of the network's tiers, in their order.
     pub tiers: Vec<Option<BlockRef>>,
-    /// Why nothing newer is final, where there is more to say than that time must pass: too few endpoints agree.
+    /// Why nothing newer is final, where it is not just a matter of time: too few endpoints agree.
     pub waiting: Option<String>,
     /// Who shows what, where endpoints differ about a block near the newest: one of their branches will not last.
     pub forked: Option<String>,
@@ -163,9 +165,9 @@ impl Proof {
     /// The strongest first.
     pub const ALL: [Proof; 4] = [Proof::Roots, Proof::Bloom, Proof::TwoEndpoints, Proof::OneEndpoint];
 
-    /// What stands at least behind a block that is recorded with a credit, on a chain of `family` whose blocks are read as
-    /// `read` says, while so many endpoints must `agree`. Where roots prove a block, one that credits is read with its
-    /// receipts even when others are read by their logs, which is what is reported then.
+    /// The least that proves a block that is recorded with a credit, on a chain of `family` whose blocks are read as
+    /// `read` says, while so many endpoints must `agree`. On an EVM chain whose blocks are read by their logs it is
+    /// their bloom, although a block that credits is read with its receipts.
     pub const fn at_least(family: Family, read: ReadProof, agree: usize) -> Proof {
         match (family, read) {
             (Family::Evm, ReadProof::Full) => Proof::Roots,
@@ -185,7 +187,7 @@ impl Proof {
         }
     }
 
-    /// The weaker of two: what holds of both.
+    /// The weaker of two: both have at least this one.
     #[must_use]
     pub fn weaker(self, other: Proof) -> Proof {
         let strength = |proof: &Proof| match proof {

@@ -1,5 +1,5 @@
-//! The health of the nodes behind a source: no chain read, so not part of the trait. The source writes, the
-//! watcher copies it to the store, where other processes look.
+//! The health of the nodes behind a source. It reads no chain, so it is not part of the trait. The source writes it;
+//! the watcher copies it to the store, where other processes read it.
 //!
 //! An endpoint is named by host and port. Its path, query and credentials are secrets and never get here.
 
@@ -14,14 +14,14 @@ pub struct EndpointStatus {
     pub id: String,
     /// Its state.
     pub state: EndpointState,
-    /// Why it is in this state; while healthy what to know of it, which is mostly nothing.
+    /// Why it is in this state. While it is healthy, what an operator should know of it: mostly nothing.
     pub reason: String,
     /// The newest block number it reported.
     pub latest: Option<u64>,
     /// How long its requests take: a moving average.
     pub latency_ms: Option<u64>,
-    /// The calls that it refuses until a person does something about it, by method and, where that matters, what is asked by it;
-    /// one that it answers ends its entry.
+    /// The calls that it refuses until a person does something about it, by method and, where that matters, by what is
+    /// asked. An answer to such a call removes its entry.
     pub refused: BTreeMap<&'static str, Refused>,
 }
 
@@ -43,7 +43,7 @@ pub enum EndpointState {
     Healthy,
     /// Its last answer was an error.
     Failing,
-    /// It must not be asked: wrong chain, failed proof. Now and then it is looked at again.
+    /// It must not be asked: wrong chain, failed proof. It is polled again now and then.
     Quarantined,
 }
 
@@ -55,7 +55,7 @@ pub struct Endpoints(Arc<Shared>);
 struct Shared {
     statuses: Mutex<Vec<EndpointStatus>>,
     agree: AtomicUsize,
-    /// A person's word that stands above `agree`; 0 is none.
+    /// An operator's override of `agree`; 0 is none.
     agree_override: AtomicUsize,
 }
 
@@ -89,7 +89,7 @@ impl Endpoints {
         }))
     }
 
-    /// How many endpoints must say the same of what is final before it counts; at least one.
+    /// How many endpoints must report the same as final before it counts; at least one.
     pub fn agree(&self) -> usize {
         match self.0.agree_override.load(Ordering::Relaxed) {
             0 => self.0.agree.load(Ordering::Relaxed),
@@ -102,8 +102,8 @@ impl Endpoints {
         self.0.agree.store(count.max(1), Ordering::Relaxed);
     }
 
-    /// A person's decision that stands above the configuration until it is taken back with `None`. It counts from the
-    /// source's next call. The caller records who decided, and why.
+    /// An operator's override of the configuration; `None` ends it. It counts from the source's next call. The caller
+    /// records who decided, and why.
     pub fn override_agree(&self, count: Option<usize>) {
         self.0.agree_override.store(count.map_or(0, |count| count.max(1)), Ordering::Relaxed);
     }
@@ -118,7 +118,7 @@ impl Endpoints {
         self.healthy(index, latest, None, "");
     }
 
-    /// As [`Endpoints::answered`], with how long its requests take and what to know of it.
+    /// As [`Endpoints::answered`], with how long its requests take and what an operator should know of it.
     pub fn healthy(&self, index: usize, latest: Option<u64>, latency_ms: Option<u64>, note: &str) {
         let mut statuses = self.lock();
         let status = &mut statuses[index];
@@ -135,7 +135,7 @@ impl Endpoints {
         reason.clone_into(&mut statuses[index].reason);
     }
 
-    /// The endpoint at `index` refuses calls of `method`, and will until a person does something: `why`, and what.
+    /// The endpoint at `index` refuses calls of `method`, and will until a person acts: `why` says what to do.
     pub fn refuses(&self, index: usize, method: &'static str, why: &str) {
         let mut statuses = self.lock();
         let refused = statuses[index].refused.entry(method).or_insert_with(|| Refused { why: String::new(), times: 0 });

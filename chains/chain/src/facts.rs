@@ -1,20 +1,20 @@
 //! What a chain itself says of an asset that is listed.
 //!
-//! Promises: it is what as many endpoints as must agree report alike. Who fails, or reports something else than the others, says
-//! nothing of the asset. What follows from it is decided elsewhere.
+//! Promises: a fact is what as many endpoints as must agree report alike. An endpoint that fails, or reports something
+//! else, says nothing of the asset. What follows from a fact is decided elsewhere.
 
 use crate::{Address, AssetId, SourceError};
 
 /// What a chain says of an asset.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AssetFacts {
-    /// The program that keeps it: by its name where it keeps tokens, else by its address; on EVM chains `contract`. `None` where
-    /// there is no code at its address.
+    /// The program that keeps it: its name where it keeps tokens, else its address; on EVM chains `contract`. `None`
+    /// where there is no code at its address.
     pub program: Option<String>,
     /// The programs under which it is listed, by their names.
     pub listed_programs: Vec<String>,
-    /// What its keeper says of it; `None` where nothing of it can be read: that is no program for tokens, or a contract that does
-    /// not answer.
+    /// What its keeper says of it. `None` where nothing can be read: the program is none for tokens, or the contract
+    /// does not answer.
     pub terms: Option<Terms>,
 }
 
@@ -31,7 +31,8 @@ pub struct Terms {
     pub transfer_fee: Option<TransferFee>,
     /// What else it can do, by name, in the order of the chain.
     pub extensions: Vec<String>,
-    /// Those of them by which others than its owner may move, stop, hide or shrink a holding, and those that are not known.
+    /// Those of them by which others than its owner may move, stop, hide or shrink a holding, and those that we do not
+    /// know.
     pub risks: Vec<String>,
 }
 
@@ -46,8 +47,8 @@ pub struct TransferFee {
 
 /// A chain that can be asked what its assets are.
 pub trait AssetSource: Send + Sync + 'static {
-    /// What `asset` is by now: a response of before the final block number `reached` does not count. `None` where a
-    /// chain has nothing to say of it. It retries nothing, and that it fails says nothing of the asset.
+    /// What `asset` is by now: a response from before the final block number `reached` does not count. `None` where a
+    /// chain says nothing of it. It retries nothing, and its failure says nothing of the asset.
     fn facts(
         &self,
         asset: &AssetId,

@@ -1,4 +1,5 @@
-//! When a block counts as final: facts of a network, or an operator's word. How a chain reports is its adapter's.
+//! When a block counts as final: facts of a network, or an operator's override. How a chain reports it is its
+//! adapter's.
 
 use serde::Deserialize;
 
@@ -24,7 +25,7 @@ pub struct FinalityRule {
     pub l1_blocks: u64,
 }
 
-/// A node's word for blocks that it will not take back.
+/// The tag that a node gives to blocks that it will not replace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tag {
     /// `finalized`.

@@ -1,18 +1,18 @@
-//! What addresses hold: their balances at a final block, as the nodes of a chain tell them.
+//! What addresses hold: their balances at a final block, as the nodes of a chain report them.
 //!
-//! Promises: an amount is what as many endpoints as must agree report alike of one asset of one address, whatever they tell of
-//! others; an answer that is empty, short or of an older block is none, and never zero. No root covers it, and no credit is
-//! decided by it: what is proved, where a chain can prove it, is [`crate::AddressSource::account_states`].
+//! Promises: an amount is what as many endpoints as must agree report alike of one asset of one address; their reports
+//! of other assets do not matter. An answer that is empty, short or of an older block is no report, and never zero. No
+//! root covers it, and it decides no credit. What a chain can prove is [`crate::AddressSource::account_states`].
 
 use crate::{Address, AssetId, BlockRef, Proof, SourceError, U256};
 
 /// What addresses held.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holdings {
-    /// Whose word it is.
+    /// How many endpoints reported it.
     pub proof: Proof,
-    /// For each address, in the order of the question, each asset in its order; `None` where those who must report it alike did
-    /// not.
+    /// For each address, in the order of the question, each asset in its order. `None` where too few endpoints
+    /// reported the same.
     pub amounts: Vec<Vec<Option<Holding>>>,
 }
 
@@ -21,26 +21,26 @@ pub struct Holdings {
 pub struct Holding {
     /// In base units.
     pub amount: U256,
-    /// The number of the final block that it is true of, if nothing moved up to `through`: the one that was asked for, or a
-    /// later one where a chain reports nothing older than its newest state.
+    /// The number of the final block at which this is the amount, if nothing moved up to `through`. It is the block
+    /// that was asked for, or a later one where a chain reports only its newest state.
     pub number: u64,
-    /// The newest block that one of those who report it alike reported it of: 7 where one reported it of block 5 and one of block 7.
+    /// The newest block of the reports that agree: 7 where one is of block 5 and one of block 7.
     pub through: u64,
 }
 
-/// What one endpoint tells of an asset of an address.
+/// What one endpoint reports of an asset of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReportedHolding {
     /// In base units.
     pub amount: U256,
-    /// The number of the final block that it reports it of.
+    /// The number of the final block that the report is of.
     pub number: u64,
 }
 
 /// A chain that can be asked what addresses hold.
 pub trait HoldingSource: Send + Sync + 'static {
-    /// What each of `addresses` held of each of `assets` after `at`, which is final, or after a later block that is final
-    /// too. It retries nothing.
+    /// What each of `addresses` held of each of `assets` after `at`, which is final, or after a later final block. It
+    /// retries nothing.
     fn holdings(
         &self,
         addresses: &[Address],
@@ -49,8 +49,8 @@ pub trait HoldingSource: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Holdings, SourceError>> + Send;
 }
 
-/// What is believed of each asset of each address when each of `reported` is one endpoint's answer, address by address and asset
-/// by asset: what `agree` of them report alike. `None` is what an endpoint does not report.
+/// What is believed of each asset of each address: what `agree` of the endpoints report alike. Each of `reported` is
+/// one endpoint's answer, address by address and asset by asset; `None` is what it does not report.
 pub fn holdings_reported_alike(
     reported: &[Vec<Vec<Option<ReportedHolding>>>],
     (addresses, assets): (usize, usize),
@@ -75,7 +75,7 @@ fn alike(amount: U256, votes: impl Iterator<Item = ReportedHolding>, agree: usiz
 mod tests {
     use super::*;
 
-    /// What an endpoint tells of block `number`: of two addresses, two assets each.
+    /// What an endpoint reports of block `number`: of two addresses, two assets each.
     fn answer(number: u64, amounts: [[Option<u64>; 2]; 2]) -> Vec<Vec<Option<ReportedHolding>>> {
         let reported =
             |amount: Option<u64>| amount.map(|amount| ReportedHolding { amount: U256::from(amount), number });
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn an_amount_is_of_the_blocks_of_those_who_report_it_and_of_no_other() {
         let of = |number, amount| answer(number, [[Some(amount), Some(1)], [Some(2), Some(2)]]);
-        // The first was asked before something came: it is no witness of what the others report.
+        // The first was asked before something came: it does not corroborate what the others report.
         let reported = [of(5, 3), of(8, 7), of(7, 7)];
         let believed = holdings_reported_alike(&reported, (2, 2), 2);
         assert_eq!(believed, [[is(7, 7, 8), is(1, 5, 8)], [is(2, 5, 8), is(2, 5, 8)]]);

@@ -1,4 +1,4 @@
-//! The words every chain shares: no I/O, no SDK, no async runtime.
+//! The types that all chains share: no I/O, no SDK, no async runtime.
 //!
 //! - [`network`]: the chains of the interface and the facts about each
 //! - [`address`], [`tx`], [`asset`]: who, where and what, as bytes with one text form each

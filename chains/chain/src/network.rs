@@ -92,8 +92,8 @@ impl Chain {
 }
 
 impl Family {
-    /// Whether a block's hash covers its parent's hash and all that is in it. Where it does not, both are the word of who
-    /// reported the block.
+    /// Whether a block's hash covers its parent's hash and all that is in it. Where it does not, both are only what
+    /// the endpoint reported.
     pub const fn has_roots(self) -> bool {
         match self {
             Family::Evm => true,
@@ -163,7 +163,7 @@ pub struct Asset {
     pub symbol: String,
     /// How many decimals the major unit has: 18 means that 10^18 base units are one.
     pub decimals: u8,
-    /// The block from which it is credited, inclusive: what moved below was not this asset yet. 0 is always.
+    /// The block from which it is credited, inclusive: what moved below was not this asset yet. 0 means always.
     pub from_block: u64,
 }
 
@@ -180,8 +180,8 @@ pub struct Network {
     pub finality: Finality,
     /// Where native movements are seen.
     pub native: Native,
-    /// The token that is counted as the native currency where an operator wants it: what a transaction pays in both is
-    /// one sum. `None` where none ever is.
+    /// The token that an operator may count as the native currency: then what a transaction pays in both is one sum.
+    /// `None` where there is none.
     pub wrapped: Option<AssetId>,
     /// The native currency first, then the listed tokens.
     pub assets: Vec<Asset>,
@@ -225,7 +225,7 @@ impl Native {
 }
 
 impl Network {
-    /// Whether value that moves inside of transactions is not looked for. Solana's balances show all of it.
+    /// Whether value that moves inside of transactions is not read. Solana's balances show all of it.
     pub fn leaves_out_inner_value(&self) -> bool {
         match self.chain.family() {
             Family::Evm => self.native.source == NativeSource::TopLevel,
@@ -233,7 +233,7 @@ impl Network {
         }
     }
 
-    /// The asset that the same money is under another setting: the wrapped token of the native currency, and the reverse.
+    /// The asset of the same money under another setting: the wrapped token of the native currency, and the reverse.
     pub fn other_form(&self, asset: &AssetId) -> Option<AssetId> {
         match asset {
             AssetId::Native => self.wrapped,

@@ -1,7 +1,7 @@
 //! Addresses that are nobody's: nobody can sign for them, so what is sent there is lost, and no account may have one.
 //!
-//! They are facts of the families and of what networks add to them, and the same for all who ask. Deliberately not here: contracts
-//! that somebody deployed, which may pay out what they hold.
+//! They are facts of the families and of their networks, and the same for every caller. Deliberately not here:
+//! contracts that somebody deployed, which may pay out what they hold.
 
 use std::sync::LazyLock;
 
@@ -14,7 +14,7 @@ pub struct Nobodys {
     pub first: Address,
     /// The highest of them; the same where it is a single one.
     pub last: Address,
-    /// In words that stand behind "is".
+    /// The words that follow "is".
     pub what: &'static str,
 }
 

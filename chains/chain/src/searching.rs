@@ -1,6 +1,7 @@
-//! How far a search of single addresses has come while it goes on, for who waits for it.
+//! How far a search of single addresses has come while it runs, for whoever waits for it.
 //!
-//! Promises: it is told of a search only while that goes on, also when it is dropped at an await. It decides nothing.
+//! Promises: it reports a search only while that runs, also when the search is dropped at an await. It decides
+//! nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,15 +12,15 @@ pub struct Searching(Arc<Mutex<Option<Searched>>>);
 /// How far a search has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Searched {
-    /// Which list it is at, counted from 1: several endpoints report the same one.
+    /// Which list it is at, counted from 1: each endpoint that is asked has one of its own.
     pub list: u32,
     /// How many pages of this list were read.
     pub pages: u64,
     /// How many transactions they named.
     pub named: u64,
-    /// Which account of it is asked for, counted from 1: each has pages of its own.
+    /// Which account of the list is asked for, counted from 1: each has pages of its own.
     pub account: u32,
-    /// The lowest number that was named of that account; `None` before the first.
+    /// The lowest number that a page of this account named; `None` before the first.
     pub lowest: Option<u64>,
 }
 
@@ -34,7 +35,7 @@ impl Searching {
         Pages(self)
     }
 
-    /// How far the search has come that goes on now, if one does.
+    /// How far the search that runs now has come; `None` if none does.
     pub fn now(&self) -> Option<Searched> {
         *self.lock()
     }
@@ -61,7 +62,7 @@ impl Pages<'_> {
         }
     }
 
-    /// A page was read that named so many transactions, and this as their lowest number.
+    /// A page was read that named so many transactions, with this as their lowest number.
     pub fn add(&self, named: u64, lowest: Option<u64>) {
         if let Some(searched) = self.0.lock().as_mut() {
             searched.pages += 1;

@@ -1,7 +1,7 @@
 //! How the sender of a transfer is known.
 //!
-//! On EVM the leg names it. On Solana, where a transfer is a net gain, one of four rules names it, and the rule is recorded
-//! beside it. A sender never decides about a credit: no id is made of it.
+//! On EVM the leg names it. On Solana, where a transfer is a net gain, one of four rules names it, and the rule is
+//! recorded beside it. A sender never decides about a credit: no id is made of it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,8 @@ pub enum SenderRule {
     Mint,
     /// Nothing else is known: who paid the fee.
     FeePayer,
-    /// Who paid the fee stands in: balances do not report, and nobody was asked, or could be, or knew the transaction yet.
+    /// Who paid the fee stands in: the balances do not show it, and no endpoint was asked, could be asked, or knew the
+    /// transaction yet.
     StandIn,
 }
 

@@ -1,5 +1,5 @@
-//! Who signed a transaction, proved on demand: recovering a signature costs too much to do for every transaction of a
-//! block, and matters for those that pay us.
+//! Who signed a transaction, proved on demand. Recovering a signature costs too much to do for every transaction of a
+//! block, and matters only for those that pay us.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::{SourceError, TxRef};
 
 type Proof = dyn Fn(&TxRef) -> Result<(), SourceError> + Send + Sync;
 
-/// Proves signers of one block's transactions. Clones share what stands behind it; comparing looks away from it.
+/// Proves signers of one block's transactions. Clones share what they prove with; comparisons ignore it.
 #[derive(Clone, Default)]
 pub struct Signers(Option<Arc<Proof>>);
 
@@ -18,11 +18,11 @@ impl Signers {
         Signers(Some(Arc::new(prove)))
     }
 
-    /// That `tx`, of this block, was signed by whom its reference names. Without a proof nothing is wrong: the chain
-    /// has none, or what was read needs none.
+    /// That `tx`, of this block, was signed by whom its reference names. Without a proof it succeeds: the chain has
+    /// none, or what was read needs none.
     ///
     /// # Errors
-    /// Another signer; whoever reported otherwise has been dealt with, and reading again may bring the truth.
+    /// Another signer. The endpoint that reported otherwise has been dealt with; reading again may return the truth.
     pub fn prove(&self, tx: &TxRef) -> Result<(), SourceError> {
         self.0.as_ref().map_or(Ok(()), |prove| prove(tx))
     }

@@ -1,7 +1,7 @@
 //! What a watcher reads of a chain.
 //!
-//! Invariant: an answer that is empty, short or missing is never proof of anything. What a source returns as a
-//! block is proved by the source itself; what is absent is reported by parent links only.
+//! Invariant: an answer that is empty, short or missing is never proof of anything. The source itself proves what it
+//! returns as a block. Only parent links prove that a number holds no block.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -21,8 +21,8 @@ pub trait BlockSource: Send + Sync + 'static {
     fn tip(&self) -> impl Future<Output = Result<Tip, SourceError>> + Send;
 
     /// The headers of `range` that are canonical now, ascending. Both ends are inclusive: `5..=7` is three numbers.
-    /// Fewer may come back when the source does not have them (yet), and where a chain skips numbers: none for a range
-    /// that is skipped as a whole. Neither is proved by what is left out, but by the parent of the next block.
+    /// Fewer come back when the source does not have them (yet), and on chains that skip numbers: none where the whole
+    /// range is skipped. A number that is left out proves nothing; only the parent of the next block does.
     fn headers(&self, range: RangeInclusive<u64>) -> impl Future<Output = Result<Vec<Header>, SourceError>> + Send;
 
     /// As [`BlockSource::headers`], with the content of each block that `read` asks for.
@@ -32,15 +32,15 @@ pub trait BlockSource: Send + Sync + 'static {
         read: Read,
     ) -> impl Future<Output = Result<Vec<Block>, SourceError>> + Send;
 
-    /// The block at `number`, when as many endpoints as must agree call it canonical and final; `None` when it is not
-    /// final yet. For blocks that no chain of ours reaches.
+    /// The block at `number`, when as many endpoints as must agree call it canonical and final. `None` when it is not
+    /// final yet. For blocks without links to those that we have connected.
     fn final_at(&self, number: u64) -> impl Future<Output = Result<Option<BlockRef>, SourceError>> + Send;
 
-    /// Looks once more at what was connected, before it counts as final: `ours` are all our blocks in `range`, ascending,
-    /// `below` is the one under them, and what is at the end of the range is final. The lowest number at which as many
-    /// endpoints as must agree show another block, or another content, than ours was connected with; `None` where they
-    /// show the same, and where blocks have roots, which prove both. What all others lack is an error at the first looks where
-    /// it `may_come`, as what was made just now.
+    /// Reads connected blocks again before they count as final. `ours` are all our blocks in `range`, ascending;
+    /// `below` is the one under them; the end of the range is final. Returns the lowest number at which as many
+    /// endpoints as must agree show another block, or another content, than the one we connected. `None` where they
+    /// show the same, and on chains whose roots prove both. A block that no other endpoint has is passed over. If it
+    /// `may_come`, because it was made just now, it is an error at the first checks.
     fn cross_check(
         &self,
         below: &BlockRef,
@@ -55,18 +55,21 @@ pub trait BlockSource: Send + Sync + 'static {
     /// What became of a transaction, judged at the final block `at`.
     fn fate(&self, tx: &TxRef, at: &BlockRef) -> impl Future<Output = Result<Fate, SourceError>> + Send;
 
-    /// Who paid each of `transfers`, which `block` showed, in their order: those that the block does not report
-    /// ([`crate::SenderRule::StandIn`]) by what else can be asked. It may cost a request for each, so it is asked only of legs
-    /// that are about to be recorded. Where every endpoint says that it cannot report, it is [`crate::SenderRule::FeePayer`]; it stays
-    /// [`crate::SenderRule::StandIn`] where none can report and one does not know the transaction, which it may not know yet.
+    /// Who paid each of `transfers`, which `block` showed, in their order.
+    /// - The block shows the sender: that one.
+    /// - It does not ([`crate::SenderRule::StandIn`]): the endpoints are asked, which may cost a request for each leg.
+    ///   So ask only for legs that are about to be recorded.
+    /// - Every endpoint says that it cannot report it: [`crate::SenderRule::FeePayer`].
+    /// - None can report it, and one does not know the transaction (yet): it stays [`crate::SenderRule::StandIn`].
+    /// - None reports it, and one failed or could not be asked: an error.
     fn payers(
         &self,
         block: &BlockRef,
         transfers: &[AssetTransfer],
     ) -> impl Future<Output = Result<Vec<Payer>, SourceError>> + Send;
 
-    /// What decides about credits beside the facts of the network: words that are others when a block read again may
-    /// credit otherwise. Nothing where those facts are all.
+    /// What decides about credits beside the facts of the network. The text changes when a block that is read again
+    /// may credit otherwise. Empty where those facts are all.
     fn rules(&self) -> String {
         String::new()
     }
@@ -74,26 +77,25 @@ pub trait BlockSource: Send + Sync + 'static {
 
 /// What single addresses need of a chain.
 pub trait AddressSource: Send + Sync + 'static {
-    /// How it searches, which is what a search costs.
+    /// How it searches: this decides what a search costs.
     fn search(&self) -> Search;
 
-    /// Where in `range`, a range of final blocks, to look for movements to or from addresses that are `watched`.
-    /// Both ends are inclusive. It says where to look and proves no movement; what it leaves out holds none, as far as
-    /// what it found goes.
+    /// Where in `range`, a range of final blocks, to look for movements to or from addresses that are `watched`. Both
+    /// ends are inclusive. It proves no movement. The blocks that it leaves out hold none, as far as the search came.
     fn candidates(
         &self,
         range: RangeInclusive<u64>,
         watched: Watched<'_>,
     ) -> impl Future<Output = Result<Found, SourceError>> + Send;
 
-    /// Where it says how far [`AddressSource::candidates`] has come while that goes on; `None` where it takes no longer than a
-    /// step of others.
+    /// Where it says how far [`AddressSource::candidates`] has come while that runs. `None` where a search takes no
+    /// longer than any other step.
     fn searching(&self) -> Option<Searching> {
         None
     }
 
-    /// What each address is after `at`: proved by the block's own state root, or reported alike by as many endpoints as must
-    /// agree. In the order of `addresses`. A permanent error on chains whose blocks have no such root;
+    /// What each address is after `at`, in the order of `addresses`. The block's state root proves it, or as many
+    /// endpoints as must agree reported it alike. A permanent error on chains whose blocks have no such root;
     /// [`SourceError::is_state_gone`] where every endpoint answered that it does not have that state.
     fn account_states(
         &self,
@@ -107,16 +109,16 @@ pub trait AddressSource: Send + Sync + 'static {
 pub struct AccountState {
     /// What it owns of the native currency, in base units.
     pub balance: U256,
-    /// Whether it has code. Who has none cannot lose anything inside of a transaction.
+    /// Whether it has code. An address without code cannot lose anything inside of a transaction.
     pub has_code: bool,
 }
 
 /// How a source searches for addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Search {
-    /// Through the blocks of the range, for however many addresses: it costs what the range is long.
+    /// Through the blocks of the range, for any number of addresses: the cost grows with the range.
     ByRange,
-    /// Through what each address was named in: it costs what the addresses have done, over however long a range. They
+    /// Through the transactions that name each address: the cost grows with these, not with the range. The addresses
     /// must be [`Watched::Listed`].
     ByAddress,
 }
@@ -124,7 +126,7 @@ pub enum Search {
 /// The addresses that a search is for.
 #[derive(Clone, Copy)]
 pub enum Watched<'a> {
-    /// Too many to be reported: whether one is among them.
+    /// Too many to list: a function says whether an address is one of them.
     Asked(&'a (dyn Fn(&Address) -> bool + Sync)),
     /// These.
     Listed(&'a BTreeSet<Address>),
@@ -142,7 +144,8 @@ pub enum Found {
 /// Where to look in a range of blocks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Candidates {
-    /// The headers from the first number of the range on, hanging together; fewer when the source does not have them.
+    /// The headers from the first number of the range on, each the parent of the next; fewer when the source does not
+    /// have them.
     pub headers: Vec<Header>,
     /// The blocks of these that must be read, ascending.
     pub hits: Vec<BlockRef>,
@@ -156,7 +159,7 @@ pub struct Named {
     pub through: u64,
     /// The numbers of the blocks that must be read, ascending.
     pub numbers: Vec<u64>,
-    /// Whose word it is that these are all.
+    /// Who says that these are all.
     pub proof: Proof,
 }
 
@@ -179,7 +182,7 @@ impl fmt::Debug for Watched<'_> {
     }
 }
 
-/// Two workers may read one source.
+/// Several workers may read one source.
 impl<S: BlockSource> BlockSource for Arc<S> {
     async fn tip(&self) -> Result<Tip, SourceError> {
         (**self).tip().await
@@ -271,19 +274,19 @@ pub struct Read {
 pub enum Lane {
     /// What the block's roots prove: tokens, a transaction's own value, mints, withdrawals.
     Block,
-    /// What only a trace shows: value that moved inside of transactions. Its legs count on (`nth`) behind those of
-    /// the roots.
+    /// What only a trace shows: value that moved inside of transactions. Its `nth` continues behind the legs of the
+    /// roots.
     Traces,
 }
 
 /// How strongly a read is proved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadProof {
-    /// Enough to say which blocks may hold a credit: [`crate::Proof::Bloom`], one endpoint's trace, or, where no root covers
-    /// a block's content, one endpoint's word on it; of some blocks that of two.
+    /// Enough to say which blocks may hold a credit: [`crate::Proof::Bloom`], or one endpoint's trace. Where no root
+    /// covers a block's content, one endpoint's report of it; for some blocks, two endpoints' reports.
     Candidate,
-    /// All that the chain allows: [`crate::Proof::Roots`], or two endpoints' traces where there are two. Where no root covers a
-    /// block's content, the word of two endpoints, unless an operator lets one suffice.
+    /// All that the chain allows: [`crate::Proof::Roots`], or two endpoints' traces where there are two. Where no root
+    /// covers a block's content, two endpoints' reports, unless an operator lets one suffice.
     Full,
 }
 
@@ -297,7 +300,7 @@ pub struct UnknownProof(String);
 pub enum Legs {
     /// The credits.
     Creditable,
-    /// And everything that looks like one, see [`crate::Block::rejected`].
+    /// Also everything that looks like one, see [`crate::Block::rejected`].
     Explained,
 }
 
@@ -363,20 +366,20 @@ pub enum SourceErrorKind {
     Permanent,
 }
 
-/// A failed read, with the one bit the caller needs, decided where the failure was seen.
+/// A failed read, with what the caller needs to know, decided where the failure was seen.
 pub struct SourceError {
     /// Transient or permanent.
     pub kind: SourceErrorKind,
-    /// Whether only a newer version can read what was met; such a failure is permanent.
+    /// Whether only a newer version can read it; such a failure is permanent.
     pub needs_upgrade: bool,
-    /// Whether several endpoints reported what was asked for, and no two of them the same; such a failure is transient. One
-    /// alone can still be heard: a [`ReadProof::Candidate`] read reports one's word, each time another one's.
+    /// Whether several endpoints reported what was asked for, and no two of them the same; such a failure is
+    /// transient. A [`ReadProof::Candidate`] read still returns what one of them reports, each time another one.
     pub is_disputed: bool,
-    /// Whether one endpoint reported what was asked for while no second one could be heard that must report it alike; such a
-    /// failure is transient. The one is heard by a [`ReadProof::Candidate`] read.
+    /// Whether one endpoint reported what was asked for, while no second one did, which must report it alike; such a
+    /// failure is transient. A [`ReadProof::Candidate`] read returns what the one reports.
     pub is_unwitnessed: bool,
-    /// Whether every endpoint answered that it does not serve the state that was asked for; such a failure is transient, for
-    /// another endpoint may be named.
+    /// Whether every endpoint answered that it does not serve the state that was asked for. Such a failure is
+    /// transient, for an operator may name another endpoint.
     pub is_state_gone: bool,
     cause: Box<dyn Error + Send + Sync>,
 }
@@ -403,7 +406,7 @@ impl SourceError {
         }
     }
 
-    /// No second endpoint could be heard.
+    /// No second endpoint reported it.
     pub fn unwitnessed(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         SourceError { is_unwitnessed: true, ..SourceError::transient(cause) }
     }

@@ -23,8 +23,8 @@ pub enum TxLife {
         /// Its nonce.
         nonce: u64,
     },
-    /// It uses up nothing: it lives and dies with its block, and nothing but its block can report its fate.
-    /// A deposit that an OP-stack chain derives from L1, a state-sync of Polygon, a beacon withdrawal.
+    /// It uses up nothing: it lives and dies with its block, and only its block can show its fate. A deposit that an
+    /// OP-stack chain derives from L1, a state-sync of Polygon, a beacon withdrawal.
     Block,
 }
 
@@ -77,7 +77,7 @@ impl TxId {
         }
     }
 
-    /// From stored bytes; their length reports the family.
+    /// From stored bytes; their length says the family.
     ///
     /// # Errors
     /// Any length but 32 and 64.
@@ -118,7 +118,8 @@ impl TxLife {
     const NONCE: u8 = 1;
     const BLOCK: u8 = 2;
 
-    /// The stored form: a tag, then for `Nonce` 8 bytes of nonce (big endian) and the signer's bytes, for `Block` nothing.
+    /// The stored form: a tag, then for `Nonce` 8 bytes of nonce (big endian) and the signer's bytes; for `Block`
+    /// nothing.
     pub fn to_bytes(self) -> Vec<u8> {
         match self {
             TxLife::Nonce { signer, nonce } => {

@@ -37,7 +37,7 @@ pub enum Verdict {
     OwnGasTopup,
     /// It is rent of an own account that came back (Solana).
     RentRefund,
-    /// Its receipt does not tell whether the transaction succeeded (before Byzantium).
+    /// Its receipt does not say whether the transaction succeeded (before Byzantium).
     NoStatus,
     /// Nothing proves it.
     Unproved,

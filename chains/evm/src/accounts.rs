@@ -1,10 +1,11 @@
 //! What addresses are after a block: their balance of the native currency, and whether they have code.
 //!
-//! Proved by the block's own state root where an endpoint serves a proof (`eth_getProof`). Where none does, as many endpoints as
-//! must agree report the same of the block by its hash (`eth_getBalance`, `eth_getCode`).
-//! Promises: a proof leads from the `stateRoot` of the header that hashes to the block asked for; an address that is proved to
-//! be in no leaf owns nothing and has no code. A short, empty or broken proof is a failed proof and never zero. That an endpoint
-//! does not serve proofs or states changes nothing in the pool's opinion of it, as with traces; that one proves a lie does.
+//! The block's own state root proves them where an endpoint serves a proof (`eth_getProof`). Where none does, as many
+//! endpoints as must agree report the same of the block by its hash (`eth_getBalance`, `eth_getCode`). Promises: a
+//! proof leads from the `stateRoot` of the header that hashes to the requested block. An address that is proved to be
+//! in no leaf owns nothing and has no code. A short, empty or broken proof is a failed proof and never zero. An
+//! endpoint that does not serve proofs or states stays as healthy as before, as with traces; one that proves a lie
+//! does not.
 
 use alloy::primitives::{Address as Plain, B256, Bytes, KECCAK256_EMPTY, keccak256};
 use alloy_trie::proof::verify_proof;
@@ -65,7 +66,7 @@ pub(crate) async fn accounts(pool: &Pool, addresses: &[Address], at: &BlockRef) 
     })
 }
 
-/// As many endpoints as must agree report the same; none of them proves it, of which `unproved` is the first reason.
+/// As many endpoints as must agree report the same. No endpoint proves it; `unproved` is the first reason.
 async fn reported(
     pool: &Pool,
     addresses: &[Address],
@@ -152,13 +153,13 @@ async fn proved(endpoint: &Endpoint, addresses: &[Address], at: &BlockRef) -> Re
         let (root, mut answers) = ask(endpoint, &plain, at, &by_hash(at)).await?;
         let by_number = answers.iter().any(Result::is_err);
         if by_number {
-            // Some nodes know a block here by number only. The root decides.
+            // Some nodes find a block here by number only. The root decides.
             answers = ask(endpoint, &plain, at, &json!(format!("{:#x}", at.number))).await?.1;
         }
         for (address, answer) in plain.iter().zip(answers) {
             let answer = answer.map_err(|error| endpoint.refused(PROOF, &error))?;
             let account: WireAccount<'_> = endpoint.parse(PROOF, &answer)?;
-            // An honest node on another branch answers by number for another state; by hash it has no excuse.
+            // An honest node on another branch answers by number for another state; by hash it cannot.
             if by_number && !account.begins_with(root) {
                 return Err(endpoint.unusable(PROOF, &format!("the proof is not of block {at}")));
             }
@@ -215,7 +216,7 @@ impl WireAccount<'_> {
             code_hash: self.code_hash,
         };
         let proves = |leaf| verify_proof(root, key, leaf, &nodes).is_ok();
-        // Who is in no leaf owns nothing; nodes disagree about what else to write for such an account.
+        // An address in no leaf owns nothing; nodes disagree about what else to write for such an account.
         let exists = proves(Some(alloy::rlp::encode(claimed)));
         let state = AccountState { balance: self.balance.0, has_code: exists && self.code_hash != KECCAK256_EMPTY };
         (exists || self.balance.0.is_zero() && proves(None)).then_some(state)

@@ -1,9 +1,9 @@
-//! What a listed token's contract is, as nodes report it: whether there is code at its address, and how many decimals it says.
+//! What a listed token's contract is, as nodes report it: whether it has code, and how many decimals it says.
 //!
-//! Promises: as many endpoints as must agree report the same. They are asked aside, for their newest state, which every node
-//! keeps; the response of one that is below what is final on our record does not count. No code is reported as that.
-//! A contract that reverts, or answers anything but one word, says nothing of its decimals: `decimals()` is optional in ERC-20.
-//! Deliberately not here: what follows from it.
+//! Promises: as many endpoints as must agree report the same. They are asked aside, for their newest state, which
+//! every node keeps; the response of one that is below what is final on our record does not count. A contract without
+//! code is reported as that. A contract that reverts, or answers anything but one word, says nothing of its decimals:
+//! `decimals()` is optional in ERC-20. Deliberately not here: what follows from it.
 
 use futures_util::future::BoxFuture;
 use landfall_chain::{Address, AssetFacts, AssetId, Terms, U256, reported_alike};
@@ -21,7 +21,7 @@ const DECIMALS: &str = "0x313ce567";
 /// What keeps a token.
 const CONTRACT: &str = "contract";
 
-/// What `asset` is, as the endpoints report it alike that must agree; `None` of the native currency.
+/// What `asset` is, when as many endpoints as must agree report it alike; `None` for the native currency.
 pub(crate) async fn facts(pool: &Pool, asset: &AssetId, reached: u64) -> Result<Option<AssetFacts>, EvmError> {
     let (chain, agree) = (pool.chain(), pool.must_agree());
     let contract = match asset {
@@ -81,7 +81,7 @@ async fn facts_of(endpoint: &Endpoint, contract: &Address, reached: u64) -> Resu
     Ok(AssetFacts { program: Some(CONTRACT.to_owned()), listed_programs, terms: decimals.map(terms) })
 }
 
-/// The word that it answered; a number that is no `uint8` is the greatest one, which no token is listed with.
+/// The word that it answered. A number that is no `uint8` becomes the greatest one, which no token is listed with.
 fn decimals_in(answer: &Data<'_>) -> Option<u8> {
     let decimals = U256::from_be_bytes(answer.to_array::<32>()?);
     Some(u8::try_from(decimals).unwrap_or(u8::MAX))

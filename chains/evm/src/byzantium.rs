@@ -1,8 +1,8 @@
-//! Receipts of before Byzantium, which have a state root where later ones have a status (EIP-658).
+//! Receipts from before Byzantium, which have a state root where later ones have a status (EIP-658).
 //!
 //! geth keeps these roots. reth and Erigon do not: they show a status instead, which they found by running the
-//! transaction again, so nothing of such a block's receipts can be proved with them. They report no lie: the block is left
-//! to another endpoint, and the endpoint is as good as before for all blocks since.
+//! transaction again, so these receipts cannot be proved with them. That is no lie: another endpoint reads the block,
+//! and the state of this one stays as it was.
 
 use landfall_chain::Chain;
 
@@ -15,7 +15,7 @@ use crate::wire::WireReceipt;
 /// The first block of Byzantium. Every other network of ours began behind it.
 const BYZANTIUM: (Chain, u64) = (Chain::EthereumMainnet, 4_370_000);
 
-/// Why `endpoint` is of no use for `block`, whose receipts were refused, when all they lack is their state roots.
+/// Why `endpoint` is of no use for `block`, whose receipts were refused, if only their state roots are missing.
 pub(crate) fn lacks_roots(
     endpoint: &Endpoint,
     block: &FullBlock<'_>,

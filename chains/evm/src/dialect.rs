@@ -1,8 +1,9 @@
-//! What the endpoint pool must know of EVM chains: what a poll asks for, what is final by its answer, how bad a failure is
-//! for the endpoint, and what the codes of EVM nodes mean.
+//! What the endpoint pool must know of EVM chains: what a poll asks for, what its answer makes final, how bad a
+//! failure is for the endpoint, what the codes of EVM nodes mean.
 //!
-//! Promises: a failed proof and a wrong chain id put an endpoint into quarantine; that an upgrade is needed, or that the
-//! native source is another one, is never one endpoint's word alone. Whether trying again is useless is decided in `error`, not here.
+//! Promises: a failed proof and a wrong chain id put an endpoint into quarantine. One endpoint alone never decides
+//! that an upgrade is needed, or that the native source is another one. Whether trying again is useless is decided in
+//! `error`, not here.
 
 use landfall_chain::{FinalityRule, Tag};
 use landfall_rpc::{Codes, Dialect, Fault, Question, Subscription};
@@ -48,8 +49,8 @@ impl Dialect for Evm {
     type Marks = Marks;
     type Memory = Covered;
 
-    /// jsonrpsee's (reth and many L2s) for a batch of too many calls, EIP-4444's for what is no longer kept, EIP-1474's for
-    /// "limit exceeded".
+    /// jsonrpsee's (reth and many L2s) for a batch of too many calls, EIP-4444's for what is no longer kept,
+    /// EIP-1474's for "limit exceeded".
     const CODES: &'static Codes = &Codes { batch_too_large: &[-32_010], pruned: &[4_444], limit_exceeded: &[-32_005] };
     /// geth's `--rpc.batch-request-limit`.
     const BATCH_MAX: usize = 1_000;

@@ -10,7 +10,7 @@ use landfall_rpc::RpcError;
 /// A failure of this crate.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EvmError {
-    /// What goes wrong with endpoints whatever the family.
+    /// A failure that every family knows.
     #[error(transparent)]
     Rpc(#[from] RpcError),
     #[error("{chain} is no EVM chain")]
@@ -52,7 +52,7 @@ pub enum EvmError {
     NoToken { chain: Chain, contract: Address },
     #[error("{chain}: transaction {tx} is not in block {block}")]
     NotInBlock { chain: Chain, tx: TxId, block: BlockRef },
-    /// No two of them report the same: another endpoint can say who is right, or what the block's balances prove.
+    /// No two of them report the same: another endpoint, or the block's balances, can show which is right.
     #[error("{chain}: endpoints {endpoints} tell different traces of transaction {tx} in block {block}")]
     TracesDiffer { chain: Chain, endpoints: String, block: BlockRef, tx: B256 },
     #[error(

@@ -33,7 +33,7 @@ pub(crate) async fn read_fate(endpoint: &Endpoint, tx: &TxRef, at: &BlockRef) ->
     }
     let Some(nonce) = nonce else { return Ok(Fate::Unknown) };
     let used = answers.next().ok_or_else(|| endpoint.unusable(NONCE, "no answer"))?;
-    // A node that no longer has the state of a block minutes old says so in many words: it does not know.
+    // A node that no longer has the state of a block minutes old says so in various ways: it does not know.
     let Ok(used) = used else { return Ok(Fate::Unknown) };
     let used: Quantity = endpoint.parse(NONCE, &used)?;
     Ok(if used.0 > nonce { Fate::Superseded(*at) } else { Fate::Unknown })

@@ -13,7 +13,7 @@ use crate::proof::{self, Refusal};
 use crate::wire::WireBlock;
 
 pub(crate) const BY_NUMBER: &str = "eth_getBlockByNumber";
-/// What is asked for beyond it does not come back.
+/// What is asked for beyond it is not returned.
 pub(crate) const HEADERS_MAX: usize = Evm::BATCH_MAX;
 
 pub(crate) type HeaderOnly<'a> = WireBlock<'a, IgnoredAny>;

@@ -2,7 +2,7 @@
 //!
 //! Promises: what is not exactly hexadecimal, or does not fit, is an error and never a panic. Leading zeros are
 //! accepted, because some nodes pad signatures; the hash of the block decides whether the value was right.
-//! Bytes stay text until they are encoded: most of a block is never looked at otherwise.
+//! Bytes stay text until they are encoded: most of a block is not read otherwise.
 
 use alloy::hex;
 use landfall_chain::U256;
@@ -21,7 +21,7 @@ pub(crate) struct Amount(pub(crate) U256);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Data<'a>(&'a str);
 
-/// A field that no root covers, and that decides about nothing that a root does: whatever a node writes there, the rest of
+/// A field that no root covers, and that decides nothing that a root proves: whatever a node writes there, the rest of
 /// its answer counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Unproved<T> {

@@ -1,10 +1,10 @@
 //! What addresses hold at a block: of the native currency and of tokens, as nodes report it.
 //!
-//! Promises: the block is asked for by hash (EIP-1898), so a node on another branch has no answer and gives none; an amount
-//! is 32 bytes and never an empty answer, which is what an address without code gives. As many endpoints as must agree report
-//! each asset of each address alike, or that is not reported; a token whose contract reverts, is not there, or reports no amount,
-//! keeps no other from being reported. What an endpoint does not report, for want of the state mostly, says nothing of how it
-//! serves all else.
+//! Promises: the block is asked for by hash (EIP-1898), so a node on another branch does not answer for its own. An
+//! amount is 32 bytes; an empty answer, as of an address without code, is none. An asset of an address is reported
+//! only if as many endpoints as must agree report it alike. A token whose contract reverts, is not there, or returns
+//! no amount does not keep the others from being reported. An endpoint that does not report something, mostly because
+//! it does not keep that state, stays as healthy as before.
 
 use landfall_chain::{Address, AssetId, BlockRef, Holdings, Proof, ReportedHolding, U256, holdings_reported_alike};
 use landfall_rpc::{Answer, Call, Need, NodeError};
@@ -20,7 +20,7 @@ pub(crate) const CODE: &str = "eth_getCode";
 /// `balanceOf(address)`, and the bytes before an address in a word.
 const BALANCE_OF: &str = "0x70a08231000000000000000000000000";
 
-/// In the order of `addresses`, of `assets` each.
+/// In the order of `addresses`, and in that of `assets` for each.
 pub(crate) async fn holdings(
     pool: &Pool,
     addresses: &[Address],
@@ -79,7 +79,7 @@ fn calls(pool: &Pool, addresses: &[Address], assets: &[AssetId], at: &BlockRef) 
     Ok(calls)
 }
 
-/// A block as a parameter: by number, a node on another branch would answer for its own (EIP-1898).
+/// A block as a parameter, by its hash: by number, a node on another branch would answer for its own (EIP-1898).
 pub(crate) fn by_hash(at: &BlockRef) -> Value {
     json!({ "blockHash": at.hash.to_string() })
 }
@@ -102,7 +102,7 @@ async fn of_endpoint(
     Ok(amounts.chunks(assets.len().max(1)).map(<[_]>::to_vec).collect())
 }
 
-/// `None` where a token's contract reports no amount: that is between it and those who listed it.
+/// `None` where a token's contract reports no amount: that concerns only those who listed it.
 fn balance(endpoint: &Endpoint, method: &'static str, answer: &Answer) -> Result<Option<U256>, EvmError> {
     let answer = match answer {
         Ok(answer) => answer,
@@ -117,8 +117,8 @@ fn balance(endpoint: &Endpoint, method: &'static str, answer: &Answer) -> Result
     Ok(data.to_array::<32>().map(U256::from_be_bytes))
 }
 
-/// Whether the call was run and failed: what another call finds there is not touched by it. Geth answers 3 with what the
-/// contract said, and its own words otherwise (core/vm/errors.go); others -32015 (Nethermind's `ErrorCodes.ExecutionError`).
+/// Whether the call was run and failed: other calls at that node still work. Geth answers 3 with the contract's
+/// message, and otherwise its own (core/vm/errors.go); others -32015 (Nethermind's `ErrorCodes.ExecutionError`).
 pub(crate) fn is_of_the_contract(error: &NodeError) -> bool {
     const WORDS: [&str; 5] = ["revert", "invalid opcode", "invalid jump", "out of gas", "stack "];
     let said = error.message.to_lowercase();

@@ -1,10 +1,10 @@
-//! Proved blocks that wait for the lane of the traces, so that it need not read and prove them a second time.
+//! Proved blocks that wait for the lane of the traces, so that it does not read and prove them a second time.
 //!
-//! Promises: each is given out once, for the next trace of the block only; whoever judges a deposit has the roots
-//! read again first, and that forgets what was kept before. A block that was read again takes the place of what was
-//! kept at its number, and who asks for several gets them only where they hang together. At most [`KEPT_MAX`] blocks
-//! are held, the newest; one that is not there is read again, as if nobody had kept any. Does not know what is
-//! canonical: the lane compares hashes with the record.
+//! Promises: each is returned once, for the next trace of the block only; a caller who judges a deposit has the roots
+//! read again first, which forgets what was kept before. A block that was read again replaces the one at its number. A
+//! range is returned only if all its blocks are kept and linked. At most [`KEPT_MAX`] blocks are held, the newest; a
+//! missing one is read again, as if none had been kept. It does not know what is canonical: the lane compares hashes
+//! with the record.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -30,7 +30,7 @@ impl Kept {
         self.with(|kept| kept.retain(|number, _| !range.contains(number)));
     }
 
-    /// Keeps the newest of `proved`, and gives back the blocks alone.
+    /// Keeps the newest of `proved`, and returns the blocks alone.
     pub(crate) fn keep(&self, proved: Vec<ProvedBlock>) -> Vec<Block> {
         let older = proved.len().saturating_sub(KEPT_MAX);
         let mut blocks = Vec::with_capacity(proved.len());
@@ -60,7 +60,7 @@ impl Kept {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<u64, ProvedBlock>) -> T) -> T {
-        // Each change leaves it whole: a panic elsewhere says nothing of it.
+        // Each change leaves it whole: a panic elsewhere does not matter.
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

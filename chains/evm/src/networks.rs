@@ -35,7 +35,7 @@ pub fn network(chain: Chain) -> Option<Network> {
     networks().into_iter().find(|network| network.chain == chain)
 }
 
-/// What the embedded network of `chain` is beside an EVM chain.
+/// How the embedded network of `chain` differs from a plain EVM chain.
 pub(crate) fn stack(chain: Chain) -> Stack {
     static STACKS: LazyLock<Vec<(Chain, Stack)>> =
         LazyLock::new(|| facts().map(|(network, stack)| (network.chain, stack)).collect());
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn what_is_final_is_the_networks_tag_and_never_near_the_newest_block() {
         for network in networks() {
-            // Below what an honest tag leaves, but for Polygon's, whose milestones are seconds behind.
+            // Below what an honest tag leaves, except Polygon's, whose milestones are seconds behind.
             let confirmations = match stack(network.chain) {
                 Stack::Ethereum => 32,
                 Stack::Op => 150,

@@ -1,12 +1,12 @@
 //! Polygon's state-syncs: what comes over the bridge from Ethereum, executed behind a block's transactions.
 //!
 //! Since Madhugiri (PIP-74) they are a transaction of type 0x7f, the last of its block, in both roots and in the
-//! bloom. Its payload stands in no block that a node answers with (bor `core/types/state_sync_tx.go`: its input is
-//! empty, and all else that JSON shows of it is zero), so it cannot be encoded again from there: its encoding is asked for by itself.
-//! Before, they were in no root. Some nodes nevertheless add a pseudo transaction and a pseudo receipt to their
-//! answers (bor `internal/ethapi/api.go`, with `types.NewBorTransaction` and `GetDerivedBorTxHash`). These are set
-//! aside before anything is proved, and never credited: nothing in the header tells whether they are true or whole.
-//! The receipt is handed out for who wants to explain what it claims.
+//! bloom. No block that a node returns holds its payload: its input is empty, and all else that JSON shows of it is
+//! zero (bor `core/types/state_sync_tx.go`). So its encoding is asked for in a call of its own. Before, they were in
+//! no root. Some nodes nevertheless add a pseudo transaction and a pseudo receipt to their answers (bor
+//! `internal/ethapi/api.go`, with `types.NewBorTransaction` and `GetDerivedBorTxHash`). These are set aside before
+//! anything is proved, and never credited: nothing in the header proves that they are true or complete. The receipt is
+//! returned to a caller who wants to explain what it claims.
 
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,14 +24,15 @@ use crate::networks;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
 
-/// By its place in a block: the one way that can be asked for together with the block's receipts.
+/// By its place in a block: only this can be asked for together with the block's receipts.
 pub(crate) const RAW_TX: &str = "eth_getRawTransactionByBlockHashAndIndex";
-/// Of all nodes; of those that serve no other.
+/// The usual one; the one of nodes that serve no other.
 const RAW_BY_HASH: [&str; 2] = ["eth_getRawTransactionByHash", RAW_LAST];
-/// Who does not serve this one either has been asked for all.
+/// An endpoint that does not serve this one has been asked for all.
 pub(crate) const RAW_LAST: &str = "debug_getRawTransaction";
 const PSEUDO_PREFIX: &[u8] = b"matic-bor-receipt-";
-/// Bor executes state-syncs in the first block of a sprint (bor `consensus/bor/bor.go`), which has had multiples of so many.
+/// Bor executes state-syncs in the first block of a sprint (bor `consensus/bor/bor.go`), whose number was always a
+/// multiple of this.
 const SPRINT_BLOCKS: u64 = 16;
 
 /// Where a transaction stands.
@@ -41,8 +42,8 @@ pub(crate) struct Place {
     index: usize,
 }
 
-/// Where the last transaction stands of the newest block that may have state-syncs, as a poll reported it: who reads the block asks for the
-/// encoding beside it, not in a request of its own. Where it is no state-sync, a call was in vain.
+/// The last transaction of the newest block that may have state-syncs, as a poll reported it. The read of that block
+/// then asks for its encoding in the same request. If it is no state-sync, that call was in vain.
 #[derive(Debug, Default)]
 pub(crate) struct Foreseen(Mutex<Option<Place>>);
 
@@ -62,7 +63,7 @@ impl Place {
 }
 
 impl Foreseen {
-    /// Takes note of `block`, which `answer` showed with the hashes of its transactions.
+    /// Notes `block`, which `answer` showed with the hashes of its transactions.
     pub(crate) fn note(&self, chain: Chain, block: BlockRef, answer: &Raw) {
         if may_sync(networks::stack(chain), block.number) {
             let txs = serde_json::from_str(answer.get()).map_or(0, |Hashes { transactions }| transactions.len());
@@ -119,16 +120,17 @@ pub(crate) fn state_sync(stack: Stack, at: BlockRef, block: &WireBlock<'_, Vec<W
     Some(Place { block: at, index })
 }
 
-/// Whether a node gave an encoding: of what they do not have, geth and bor say `0x` (`internal/ethapi/api.go`, nil bytes).
+/// Whether a node returned an encoding: for one that they do not have, geth and bor say `0x`
+/// (`internal/ethapi/api.go`, nil bytes).
 pub(crate) fn is_given(answer: &Raw) -> bool {
     !matches!(answer.get(), "null" | "\"0x\"")
 }
 
-/// The encoding of the transaction `hash` of `block`, from a node that said `by_place` when it was asked for it by its
-/// place there. Whatever comes back is judged by the hash.
+/// The encoding of the transaction `hash` of `block`, from a node that answered `by_place` when it was asked for it by
+/// its place there. The hash decides whether what comes back is right.
 ///
 /// # Errors
-/// A node that gives it in no way lacks it, and says how it said so: no other answer holds what is encoded.
+/// The node returns it in no way; the error holds its answers. No other call returns the encoding.
 pub(crate) async fn encoding(
     endpoint: &Endpoint,
     block: BlockRef,
@@ -151,7 +153,8 @@ pub(crate) async fn encoding(
     )))
 }
 
-/// The words with which a node has no such transaction, or no such method. Whoever is asked too much has no say yet.
+/// The message of a node that does not have such a transaction, or such a method. A node that was asked too much has
+/// not answered yet: that is an error.
 fn refusal(endpoint: &Endpoint, method: &'static str, answer: &Answer) -> Result<String, EvmError> {
     match answer {
         Ok(answer) => Ok(format!("{method}: {}", answer.get())),

@@ -1,10 +1,11 @@
 //! Blocks with their content, proved by what their header commits to.
 //!
-//! Promises: everything is fetched by hash or proved to be at its number; a batch hangs together by parent links, and
-//! ends where it does not; an empty or missing answer is an error or the end of a prefix, never an empty block.
-//! One request asks for blocks and receipts by number: their roots prove that they belong together. Where they do not
-//! (a reorg or another node between two calls of the batch), the receipts are asked for again, by hash. What is of
-//! another block then too is no answer; what names this block and does not fit is a failed proof.
+//! Promises: everything is fetched by hash or proved to be at its number. The blocks of a batch are linked by their
+//! parents, and the batch ends where they are not. An empty or missing answer is an error or the end of a prefix,
+//! never an empty block. One request asks for blocks and receipts by number: their roots prove that they belong
+//! together. Where they do not (a reorg, or another node between two calls of the batch), the receipts are asked for
+//! again, by hash. If they are still of another block, they are no answer; if they name this block and do not fit,
+//! that is a failed proof.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub(crate) const RECEIPTS: &str = "eth_getBlockReceipts";
 /// Each block is two calls of a batch, or two of the next: its receipts, and on Polygon the encoding of a transaction.
 pub(crate) const BLOCKS_MAX: usize = Evm::BATCH_MAX / 2;
 
-/// What fails later than this was not refused: it hangs, and is not to be waited for twice.
+/// A failure that comes later than this is no refusal: the request hangs, and is not waited for twice.
 const REFUSED_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) type FullBlock<'a> = WireBlock<'a, Vec<WireTx<'a>>>;
@@ -52,9 +53,9 @@ pub(crate) struct Reader {
 pub(crate) struct Found<'a> {
     pub(crate) header: Header,
     pub(crate) block: FullBlock<'a>,
-    /// When they are of this block; whether they are true is for the root to say.
+    /// When they are of this block; the root decides whether they are true.
     receipts: Option<Receipts<'a>>,
-    /// That of its state-sync, where it was asked for beside the block.
+    /// The encoding of its state-sync, where it was asked for beside the block.
     encoding: Option<&'a Raw>,
 }
 
@@ -148,7 +149,7 @@ impl Reader {
         let mut answers = match &foreseen {
             None => endpoint.ask(&calls).await?,
             Some(_) => match endpoint.ask_together(&calls).await {
-                // Some nodes refuse all for the sake of one method.
+                // Some nodes refuse all calls because of one method.
                 Err(_) if begun.elapsed() < REFUSED_WITHIN => {
                     (foreseen, _) = (None, calls.pop());
                     endpoint.ask(&calls).await?
@@ -164,19 +165,19 @@ impl Reader {
             parent = Some(found.header);
             found.receipts = self.fitting(endpoint, &found, &answers[1])?;
             found.encoding = encoding.as_ref().filter(|_| found.state_sync(self.rules.stack) == foreseen);
-            // At once, while it is at hand: what was parsed of many blocks is more than a processor's cache holds.
+            // Proved at once: the parsed form of many blocks is more than a processor's cache holds.
             linked.push(if self.content(&found).is_empty() {
                 Linked::Proved(Box::new(self.prove(endpoint, found, std::iter::empty(), legs, more)?))
             } else {
                 Linked::NotFound(Box::new(found))
             });
-            // Proving is work for the processor: others may have a turn between two blocks.
+            // Proving is work for the processor: others may run between two blocks.
             tokio::task::yield_now().await;
         }
         self.completed(endpoint, linked, legs, more).await
     }
 
-    /// The blocks in their order, with what some of them lack asked for in one request.
+    /// The blocks in their order. What is missing for some of them is asked for in one request.
     async fn completed<T>(
         &self,
         endpoint: &Endpoint,
@@ -201,8 +202,8 @@ impl Reader {
         Ok(blocks)
     }
 
-    /// The block at `number`, when it is there and stands on `parent`. When it does not, the node changed its mind
-    /// between two answers: what is up to here holds, the rest is read again.
+    /// The block at `number`, when it is there and stands on `parent`. When it does not, the node's chain changed
+    /// between two answers: the blocks up to here hold, the rest is read again.
     pub(crate) fn next<'a>(
         &self,
         endpoint: &Endpoint,
@@ -236,7 +237,7 @@ impl Reader {
         Ok(if fit { Some(receipts) } else { block.transactions.is_empty().then(Receipts::default) })
     }
 
-    /// The receipts that an endpoint tells of a block.
+    /// The receipts that an endpoint reports of a block.
     fn receipts<'a>(
         &self,
         endpoint: &Endpoint,
@@ -264,8 +265,8 @@ impl Reader {
         receipts.into_iter().chain(raw.as_ref().map(Place::call)).collect()
     }
 
-    /// The answers to `calls`, which are those of `found`. What a node does not give of a state-sync by its place, it
-    /// may give by its hash.
+    /// The answers to `calls`, which are those of `found`. A node that does not return a state-sync by its place may
+    /// return it by its hash.
     async fn contents(&self, endpoint: &Endpoint, calls: &[Call], found: &[&Found<'_>]) -> Result<Vec<Raw>, EvmError> {
         let mut syncs = found.iter().filter_map(|found| {
             let hash = found.state_sync(self.rules.stack)?.hash(&found.block)?;
@@ -284,7 +285,7 @@ impl Reader {
         Ok(answers)
     }
 
-    /// Reads what a block lacks to be proved, and proves it.
+    /// Asks for what is missing to prove a block, and proves it.
     pub(crate) async fn with_receipts(&self, endpoint: &Endpoint, found: Found<'_>) -> Result<Block, EvmError> {
         let calls = self.content(&found);
         let answers = self.contents(endpoint, &calls, &[&found]).await?;
@@ -351,14 +352,14 @@ impl Reader {
     }
 }
 
-/// Every transaction of a block, and what stands for those that withdrawals have not.
+/// Every transaction of a block, and the ids that stand for those of withdrawals.
 pub(crate) fn txs(stack: Stack, block: &FullBlock<'_>) -> Vec<TxId> {
     let withdrawals = withdrawals::of_block(stack, block).iter().map(withdrawals::id);
     block.transactions.iter().map(|tx| TxId::Evm(tx.hash.0)).chain(withdrawals).collect()
 }
 
-/// The next of `numbers` that are asked for at once, with so many `calls` for each block: the answers to one part are gone
-/// before the next is asked for.
+/// The next of `numbers` that are asked for at once, with so many `calls` for each block. The answers to one part are
+/// freed before the next is asked for.
 pub(crate) fn next_part(
     endpoint: &Endpoint,
     numbers: &mut impl Iterator<Item = u64>,
@@ -382,8 +383,8 @@ fn full_block<'a>(endpoint: &Endpoint, stack: Stack, answer: &'a Raw) -> Result<
     })
 }
 
-/// Why an answer about a block is not understood that has a transaction of a type of the future: that, or its receipt, may
-/// lack what every one has today, and then it is no malformed answer.
+/// Why an answer about a block with a transaction of an unknown type cannot be read. It, or its receipt, may be
+/// without fields that every one has today; then the answer is not malformed.
 fn newer(
     endpoint: &Endpoint,
     stack: Stack,

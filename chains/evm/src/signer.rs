@@ -1,11 +1,11 @@
 //! Who signed a transaction: recovered from its signature, which the transactions root covers.
 //!
-//! What is signed is a transaction's encoding without the signature; so nothing is decoded but where the last three
-//! fields begin. A legacy transaction since EIP-155 has the chain id and two empty fields in their place.
-//! Promises: eagerly proved is the signer who decides about a leg; every other one on demand, at the price of keeping
-//! the encoded transactions, which were made for the root anyway, as long as the block is kept.
-//! Not proved, for want of a signature: 0x7e and 0x7f, and the transactions that OP Mainnet took from L1 before
-//! Bedrock (legacy, with a signature of zeros). A high `s` is accepted: before Homestead it was valid.
+//! What is signed is a transaction's encoding without the signature; so only the place where the last three fields
+//! begin is decoded. A legacy transaction since EIP-155 has the chain id and two empty fields in their place.
+//! Promises: a signer who decides about a leg is proved at once. Every other one is proved on demand: for that the
+//! encoded transactions, which the root needed anyway, are kept as long as the block. Not proved, because they have no
+//! signature: 0x7e and 0x7f, and the transactions that OP Mainnet took from L1 before Bedrock (legacy, with a
+//! signature of zeros). A high `s` is accepted: before Homestead it was valid.
 
 use std::sync::Arc;
 
@@ -26,21 +26,21 @@ const LIST_MIN: u8 = 0xc0;
 const V_PLAIN: u64 = 27;
 const V_WITH_CHAIN: u64 = 35;
 
-/// What stands before the fields of a delegation that is signed (EIP-7702).
+/// What stands before the fields of a signed delegation (EIP-7702).
 const DELEGATION: u8 = 0x05;
 
-/// Who signed, as far as the encoding reports.
+/// Who signed, as far as the encoding shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Signer {
     Is(Address),
-    /// There is no signature, and by the rules of its chain there is none to be.
+    /// There is no signature, and the rules of its chain ask for none.
     Unsigned,
     /// The signature is nobody's.
     Invalid,
 }
 
-/// That the stated signer signed where that decides about a leg: a payment to oneself is none, and value sent with a
-/// creation goes to an address that follows from the signer.
+/// Proves that the stated signer signed where that decides about a leg: a payment to oneself is none, and value sent
+/// with a creation goes to an address that follows from the signer.
 pub(crate) fn prove_where_it_decides(
     stack: Stack,
     block: &WireBlock<'_, Vec<WireTx<'_>>>,
@@ -55,8 +55,8 @@ pub(crate) fn prove_where_it_decides(
     Ok(())
 }
 
-/// Before a block is said to pay without a log: whether its node names a false payer. A payment to oneself is logged
-/// nowhere, and would look like that; a node must not be able to stop a chain with a lie about one signer.
+/// Checks whether the node names a false payer, before a block counts as paying without a log. A payment to oneself is
+/// logged nowhere, and a lie about one signer would look like one; it must not stop a chain.
 pub(crate) fn prove_where_unlogged(
     stack: Stack,
     block: &WireBlock<'_, Vec<WireTx<'_>>>,
@@ -71,7 +71,8 @@ pub(crate) fn prove_where_unlogged(
     if lies { Refusal::Unproved(Check::Signer(index)) } else { refusal }
 }
 
-/// Proves signers of `block` on demand; `leaves` are its transactions, proved. Who lied fails its proof in the pool.
+/// Proves signers of `block` on demand; `leaves` are its transactions, proved. A node that lied fails its proof in the
+/// pool.
 pub(crate) fn on_demand(
     pool: &Arc<Pool>,
     endpoint: &Endpoint,

@@ -1,7 +1,7 @@
 //! Reads an EVM chain: tip, headers, blocks with their content, the fate of a transaction.
 //!
-//! Each call goes to the pool, which knows whom to ask and asks another when one fails.
-//! Deliberately not here: memory of what was read, but the newest block's hash and what waits to be traced.
+//! Each call goes to the pool, which chooses an endpoint and asks another when one fails. Deliberately not here:
+//! memory of what was read, except the newest block's hash and the blocks that wait to be traced.
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +37,7 @@ use crate::traces::Tracer;
 pub struct EvmSource {
     reader: Reader,
     tracer: Tracer,
-    /// What the roots have proved a moment ago, for the lane of the traces.
+    /// The blocks that the roots have just proved, for the lane of the traces.
     kept: Kept,
     pool: Arc<Pool>,
     /// The newest block that a tip named: it can be asked for by hash.
@@ -47,8 +47,8 @@ pub struct EvmSource {
 impl EvmSource {
     /// A source over `urls`. Touches no network.
     ///
-    /// # Errors
-    /// A network of another family or with facts that cannot be, a rule of finality that its chain cannot follow, and a
+    /// A network of another family or with impossible facts, a rule of finality that its chain cannot follow, and a
+    /// URL that cannot be used.
     /// URL that cannot be used.
     pub fn new(network: Network, urls: &[Url]) -> Result<Self, EvmError> {
         EvmSource::at(network, urls.iter().cloned().map(EndpointUrl::from).collect())
@@ -80,11 +80,11 @@ impl EvmSource {
         })
     }
 
-    /// Sets how many endpoints must agree on what is final; two, or one where there is one, if this is not called.
-    /// While the source is at work a person may override it: [`Endpoints::override_agree`].
+    /// Sets how many endpoints must agree on what is final. Without this call it is two, or one where there is only
+    /// one. An operator may override it at run time: [`Endpoints::override_agree`].
     ///
     /// # Errors
-    /// More than are configured, and none.
+    /// More than are configured, and zero.
     pub fn set_agree(&self, agree: usize) -> Result<(), EvmError> {
         Ok(self.pool.set_agree(agree)?)
     }
@@ -94,12 +94,12 @@ impl EvmSource {
         self.pool.endpoints()
     }
 
-    /// Told when there may be a new block, as far as `ws` URLs say so while [`EvmSource::listen`] runs.
+    /// Notified when there may be a new block, if a `ws` URL says so while [`EvmSource::listen`] runs.
     pub fn wake_up(&self) -> Arc<Notify> {
         self.pool.wake_up()
     }
 
-    /// Listens for wake-ups, for ever. Without a `ws` URL there is nothing to hear.
+    /// Listens for wake-ups, for ever. Without a `ws` URL it does nothing.
     pub fn listen(&self) -> impl Future<Output = ()> + Send + 'static {
         self.pool.listen()
     }
@@ -212,10 +212,10 @@ impl EvmSource {
         }
     }
 
-    /// The lane of traces. Blocks and traces may come from different endpoints: the blocks are proved, and a trace that
-    /// contradicts them is not believed.
+    /// The lane of the traces. Blocks and traces may come from different endpoints: the blocks are proved, and a trace
+    /// that contradicts them is not believed.
     async fn traced(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, EvmError> {
-        // Each is given out once: whoever comes back, or asks for more, has a reason to have it proved again.
+        // Each is used once: whoever comes back, or asks for more, has a reason to have it proved again.
         let kept = if read.legs == Legs::Creditable { self.kept.take(range.clone()) } else { None };
         let blocks = match kept {
             Some(kept) => kept,
@@ -231,7 +231,8 @@ impl EvmSource {
         self.pool.call_range(need, BLOCKS_MAX, proved).await
     }
 
-    /// What `endpoint` finds in the range; nothing, when its own newest block says that it has more, is a failure.
+    /// What `endpoint` finds in the range. An empty result is a failure when its own newest block says that it has
+    /// more.
     async fn scanned(
         &self,
         endpoint: &Endpoint,
@@ -253,7 +254,7 @@ fn rules(finality: &Finality) -> Vec<FinalityRule> {
     std::iter::once(finality.rule).chain(finality.tiers.iter().map(|tier| tier.rule)).collect()
 }
 
-/// L1 blocks are counted from when a block was called safe, which says that it is on L1.
+/// L1 blocks are counted from when a block was called safe, which means that it is on L1.
 fn can_follow(rule: &FinalityRule, stack: Stack) -> bool {
     rule.l1_blocks == 0 || stack == Stack::Op && rule.tag == Some(Tag::Safe) && rule.l1_blocks < L1_BLOCKS_MAX
 }

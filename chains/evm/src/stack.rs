@@ -1,6 +1,6 @@
-//! What a network is beside an EVM chain: the types of transaction that only it has, and what its header means.
+//! How a network differs from a plain EVM chain: the types of transaction that only it has, and what its header means.
 //!
-//! A fact of the network's TOML, kept inside this crate: nobody else can tell the difference.
+//! A fact of the network's TOML, kept inside this crate: outside of it these networks do not differ.
 
 use serde::Deserialize;
 

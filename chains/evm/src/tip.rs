@@ -1,8 +1,8 @@
-//! What one endpoint says of where the chain ends and what of it is final: one request, whatever the rules need.
+//! What one endpoint reports of where the chain ends and what is final: one request, whatever the rules need.
 //!
-//! Promises: every header in it is proved by its hash; a final block above the endpoint's own newest block is a lie; a
-//! hash that does not hold beside a field that this version does not know is reported as that, for a fork may have brought
-//! it. Whether endpoints agree, and whether one is believed alone, is the pool's.
+//! Promises: every header in it is proved by its hash. A final block above the endpoint's own newest block is a lie. A
+//! hash that fails in a header with an unknown field is reported as a new header, for a fork may have brought that
+//! field. Whether endpoints agree, and whether one is believed alone, is the pool's.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -25,13 +25,13 @@ const L1_BLOCK: &str = "0x4200000000000000000000000000000000000015";
 const L1_NUMBER: &str = "0x8381f58a";
 /// Besu's and EIP-1474's code for a block that a tag does not name yet.
 const UNKNOWN_BLOCK: i64 = -39_001;
-/// How many L1 blocks are remembered with what was safe then; a rule asks for fewer.
+/// How many L1 blocks are remembered with what was safe then; rules ask for fewer.
 pub(crate) const L1_BLOCKS_MAX: u64 = 1_000;
-/// How long an L1 block takes at the least: Ethereum's slot of 12 s (consensus specs, `SECONDS_PER_SLOT`), and a tenth less, for
-/// polls and sequencers see a block late.
+/// The shortest time for an L1 block: Ethereum's slot of 12 s (consensus specs, `SECONDS_PER_SLOT`), less a tenth,
+/// because polls and sequencers see a block late.
 const L1_BLOCK_LEAST: Duration = Duration::from_millis(10_800);
 
-/// What decides what is final beside the newest block.
+/// What decides, beside the newest block, what is final.
 #[derive(Clone, Debug)]
 pub(crate) struct Marks {
     asked_at: Instant,
@@ -40,7 +40,7 @@ pub(crate) struct Marks {
     l1_number: Option<u64>,
 }
 
-/// What was safe when: the newest L2 block that was safe by an L1 block, all growing.
+/// The newest L2 block that was safe at each L1 block, and when; all growing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Covered(VecDeque<Seen>);
 
@@ -86,12 +86,12 @@ pub(crate) async fn read_head(evm: &Evm, endpoint: &Endpoint, question: &Questio
         report.hashes.insert(block.number, block.hash);
     }
     if evm.l1_number {
-        // A node that cannot report has no say in what is final; all else that it says still counts.
+        // A node that does not report it has no vote on what is final; all else that it reports still counts.
         report.marks.l1_number =
             next()?.ok().and_then(|answer| endpoint.parse::<Amount>(CALL, &answer).ok()?.0.try_into().ok());
     }
     for number in &question.numbers {
-        // Not there, or no longer: then it has no say about this block.
+        // Not there, or no longer: then it has no vote on this block.
         let Ok(answer) = next()? else { continue };
         let Some(header) = header_of(endpoint, &answer)? else { continue };
         let block = header.block;
@@ -119,14 +119,14 @@ impl Marks {
 }
 
 impl Covered {
-    /// Remembers what `marks`, which came at `at`, call safe at the L1 block that they stand on.
+    /// Remembers which block `marks`, which came at `at`, call safe at the L1 block that they stand on.
     pub(crate) fn note(&mut self, marks: &Marks, at: Instant) {
         let (Some(l1), Some(safe)) = (marks.l1_number, marks.tagged(Tag::Safe)) else { return };
         let seen = Seen { l1, safe: safe.number, at };
         match self.0.back_mut() {
-            // A block that is safe now was covered now at the latest: a later pair may only wait longer.
+            // A block that is safe now was covered now at the latest: a later pair can only wait longer.
             Some(last) if last.l1 > seen.l1 => {}
-            // What was safe and is no longer must be covered anew.
+            // A block that was safe and no longer is must be covered anew.
             Some(last) if last.safe > seen.safe => {
                 self.0.retain(|before| before.safe <= seen.safe);
                 self.0.push_back(seen);
@@ -140,8 +140,9 @@ impl Covered {
         }
     }
 
-    /// The newest block that was safe `blocks` L1 blocks before `marks`, and for as long as these take at the least: the number is that
-    /// of the newest L2 block's origin, which leaps when a sequencer that had lost its L1 catches up.
+    /// The newest block that was safe `blocks` L1 blocks before `marks`, and for at least as long as these take. The
+    /// time counts too, because the number is the origin of the newest L2 block: it leaps when a sequencer that had
+    /// lost its L1 catches up.
     fn since(&self, marks: &Marks, blocks: u64) -> Option<u64> {
         let by = marks.l1_number?.checked_sub(blocks)?;
         let least = L1_BLOCK_LEAST.saturating_mul(u32::try_from(blocks).unwrap_or(u32::MAX));
@@ -201,7 +202,8 @@ fn header_of(endpoint: &Endpoint, answer: &Raw) -> Result<Option<Header>, EvmErr
     })
 }
 
-/// What a block's JSON may hold at its top that this version knows: what the hash is of, then what nodes add to it.
+/// What a block's JSON may hold at its top that this version knows: first what the hash covers, then what nodes add to
+/// it.
 const KNOWN: [&str; 33] = [
     "hash",
     "parentHash",
@@ -239,8 +241,7 @@ const KNOWN: [&str; 33] = [
     "step",
 ];
 
-/// A field that could be one of a header that this version does not know: what headers are made of is written as
-/// hexadecimal text.
+/// A field that could be an unknown one of a header: the fields of headers are written as hexadecimal text.
 fn unknown_field(answer: &Raw) -> Option<String> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(answer.get()).ok()?;
     let is_new =

@@ -1,8 +1,8 @@
 //! What is read of a node's answers: borrowed structs that hold the fields a proof or a leg needs, no more.
 //!
-//! Fields that a node adds are ignored, as are the places of transactions, receipts and logs within their block: the roots
-//! prove those. What only some types of transaction have is optional here and asked for where it is encoded.
-//! Nothing here is believed: `proof` decides.
+//! Fields that a node adds are ignored, as are the places of transactions, receipts and logs within their block: the
+//! roots prove those. Fields of only some types of transaction are optional here, and required where the transaction
+//! is encoded. Nothing here is believed: `proof` decides.
 
 use alloy::primitives::{Address, B256};
 use serde::{Deserialize, Deserializer};
@@ -59,8 +59,8 @@ pub(crate) struct WireTx<'a> {
     pub(crate) from: Address,
     /// Absent or null creates a contract.
     pub(crate) to: Option<Address>,
-    /// Some nodes leave it out where the receipts are pruned that they take a deposit's from (OP stack), in which nothing
-    /// is made of it; where it is encoded, the hash decides.
+    /// Some nodes leave it out where the receipts are pruned that they take a deposit's nonce from (OP stack). Nothing
+    /// is made of it there; where it is encoded, the hash decides.
     #[serde(default, deserialize_with = "or_zero")]
     pub(crate) nonce: Quantity,
     pub(crate) value: Amount,
@@ -179,7 +179,7 @@ pub(crate) struct WirePlace {
     pub(crate) block_number: Quantity,
 }
 
-/// The types in a block, read from answers that are not understood otherwise.
+/// The types in a block, read from answers that cannot be read otherwise.
 #[derive(Deserialize)]
 pub(crate) struct WireTypes {
     pub(crate) hash: B256,
@@ -212,7 +212,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// From the `type` of a transaction or receipt on a chain of this stack; what is unknown there comes back.
+    /// From the `type` of a transaction or receipt on a chain of this stack. An unknown one is the error.
     pub(crate) fn parse(kind: Option<Quantity>, stack: Stack) -> Result<Self, u64> {
         match (kind.map_or(0, |kind| kind.0), stack) {
             (0, _) => Ok(Kind::Legacy),

@@ -1,7 +1,7 @@
 //! What can go wrong with endpoints, whatever family their chain is of, and whether it may pass.
 //!
-//! Promises: every error names its chain, and the endpoint where there is one; no text holds more of a URL than host and
-//! port. What is wrong with what endpoints report (proofs, types) is the family's own error.
+//! Promises: every error names its chain, and the endpoint where there is one. No text holds more of a URL than host
+//! and port. A fault in what endpoints report (proofs, types) is the family's own error.
 
 use landfall_chain::{BlockRef, Chain};
 
@@ -12,7 +12,7 @@ use crate::dialect::Fault;
 pub enum RpcError {
     #[error("{chain}: no endpoint is configured; set chains.{chain}.rpc")]
     NoUrl { chain: Chain },
-    /// `position` counts from 1, as people do. The URL itself is not reported: it may hold secrets.
+    /// `position` counts from 1, as people do. The URL itself is not shown: it may hold secrets.
     #[error("{chain}: rpc url {position} {reason}; check chains.{chain}.rpc")]
     Url { chain: Chain, position: usize, reason: &'static str },
     #[error("{chain}: rpc url {position} has a header that cannot be sent; check chains.{chain}.rpc")]
@@ -21,10 +21,10 @@ pub enum RpcError {
     Client { chain: Chain, reason: String },
     #[error("{chain}: {agree} endpoints must agree, but {endpoints} are configured; check chains.{chain}.agree")]
     Agree { chain: Chain, agree: usize, endpoints: usize },
-    /// The reasons of all of them, as they stand in their statuses. Permanent when each serves another chain.
+    /// The reasons of all of them, as their statuses give them. Permanent when each serves another chain.
     #[error("{reasons}")]
     NoEndpoint { chain: Chain, reasons: String, permanent: bool },
-    /// It lags, or it was set back, or what was final was replaced: it cannot be told from this alone.
+    /// It lags, or it was set back, or what was final was replaced: this alone does not show which.
     #[error("{chain}: the newest block of endpoint {endpoint} is {latest}, but block {agreed} was agreed to be final")]
     BelowFinal { chain: Chain, endpoint: String, latest: BlockRef, agreed: BlockRef },
     #[error("{chain}: endpoint {endpoint} shows {says} as final, but others agree on {agreed}")]
@@ -33,7 +33,7 @@ pub enum RpcError {
     Call { chain: Chain, endpoint: String, method: &'static str, reason: String },
     #[error("{chain}: endpoint {endpoint} gave an unusable answer to {method}: {reason}")]
     Answer { chain: Chain, endpoint: String, method: &'static str, reason: String },
-    /// Another one may have it and is asked instead; this one is as good as before for all else.
+    /// Another one may have it and is asked instead; the state of this one stays as it was.
     #[error("{chain}: endpoint {endpoint} {what}")]
     Lacks { chain: Chain, endpoint: String, what: String },
 }

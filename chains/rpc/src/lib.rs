@@ -1,15 +1,19 @@
 //! Endpoints that speak JSON-RPC: how they are asked, which of them is asked, and what they agree on.
 //!
-//! - `pool`: the endpoints of one network; within: where they are (`places`), one endpoint ([`Endpoint`], `calls`), what
-//!   it was found to serve (`learnt`), who leads (`heads`), what is agreed on as final (`agree`), who serves a read and
-//!   how it went (`reads`, `outcome`), how one poll went (`poll`), connections that only say when to look (`wake`)
+//! - `pool`: the endpoints of one network
+//!   - `places`: where they are
+//!   - `endpoint`, `calls`, `pace`, `learnt`: one endpoint, what it is asked, how fast, what it was found to serve
+//!   - `poll`, `wake`: how one poll went; connections that only say when to poll
+//!   - `agree`, `branches`, `heads`: what is agreed on as final, which branch they follow, who leads
+//!   - `reads`, `outcome`, `fates`: who serves a read, how it went, what became of a transaction
 //! - `http`: batches over HTTP, the answers in them (`envelope`), and what of a failure may be reported (`answer`)
-//! - `limits`: what a node or provider means when it says no
-//! - `dialect`: what only a family of chains can say: how to poll, what is final by what was reported, how bad a failure is
-//! - `error`: what can go wrong whatever the family
+//! - `limits`: what a node or provider means when it refuses
+//! - `dialect`: what only a family of chains can say: how to poll, what a report makes final, how bad a failure is
+//! - `error`: what can go wrong in every family
 //!
-//! Promises: no secret of a URL or header leaves this crate; every request ends; what one endpoint says is its own word
-//! until others agree. Deliberately not here: what blocks hold and what proves them; that is each family's.
+//! Promises: no secret of a URL or header leaves this crate. Every request ends. What one endpoint reports counts as
+//! one endpoint's report until others agree. Deliberately not here: what blocks hold and what proves them; that is
+//! each family's.
 #![deny(clippy::float_arithmetic)]
 
 mod dialect;

@@ -1,18 +1,18 @@
-//! What a refusal means: nodes and providers say in their own words what is too much.
+//! What a refusal means: nodes and providers have their own words for too much.
 //!
-//! Promises: a refusal is only ever read for what to do next (ask for less, elsewhere, later); it proves nothing about
-//! the chain. What no rule knows stays an ordinary failure. Words are everybody's, and so are the codes of JSON-RPC and
-//! HTTP; the codes of its nodes a family hands in. The messages that the rules were made from stand with their sources in
-//! the family's `testdata/limits.json`.
+//! Promises: a refusal only decides what to do next (ask for less, elsewhere, later); it proves nothing about the
+//! chain. A refusal that no rule knows is an ordinary failure. The words, and the codes of JSON-RPC and HTTP, are
+//! common to all; a family hands in the codes of its nodes. The messages behind the rules are in the family's
+//! `testdata/limits.json`, with their sources.
 
 use std::time::Duration;
 
-/// What a node said it will not do.
+/// What a node refuses to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
-    /// A search over too many blocks; the most that it serves, where it says so.
+    /// A search over too many blocks; with the most that it serves, where it says so.
     RangeTooWide { most: Option<u64> },
-    /// The answer would be too large; a range that would do, where it says so.
+    /// The answer would be too large; with a range that would do, where it says so.
     TooManyResults { range: Option<u64> },
     /// Too many calls in one request.
     BatchTooLarge { most: Option<u64> },
@@ -33,11 +33,11 @@ pub struct Codes {
     pub batch_too_large: &'static [i64],
     /// What was asked for is no longer there.
     pub pruned: &'static [i64],
-    /// Too much of something: of calls, where the words do not say otherwise.
+    /// Too much of something: of calls, where the message does not say otherwise.
     pub limit_exceeded: &'static [i64],
 }
 
-/// HTTP's for too many requests, which some repeat as a code.
+/// HTTP's code for too many requests, which some nodes repeat as their code.
 const TOO_MANY_REQUESTS: i64 = 429;
 /// JSON-RPC's.
 const METHOD_NOT_FOUND: i64 = -32_601;
@@ -129,12 +129,12 @@ const PAUSES: [&str; 5] =
     ["\"backoff_seconds\":", "retry in ", "try again in ", "retry after ", "again in approximately "];
 
 impl Codes {
-    /// Of a family whose nodes have none of their own; with them only words count.
+    /// For a family whose nodes have no codes of their own: then only words count.
     pub(crate) const NONE: Codes = Codes { batch_too_large: &[], pruned: &[], limit_exceeded: &[] };
 }
 
 impl Limit {
-    /// What a refusal of `code` and `text` (its message, and its data behind it) means; `None` when no rule knows it.
+    /// What a refusal of `code` and `text` (its message, then its data) means; `None` when no rule knows it.
     pub fn of(code: i64, text: &str, codes: &Codes) -> Option<Limit> {
         let text = text.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| text.contains(word));

@@ -43,7 +43,8 @@ pub struct SimTx {
     pub reported_fee: Option<U256>,
     /// What looks like a credit in it and is none.
     pub rejected: Vec<(SimLeg, Verdict)>,
-    /// What every tracer reports in place of the legs that only a trace shows, where tracers err; the legs stay the truth.
+    /// What every tracer reports in place of the legs that only a trace shows, where tracers are wrong; the legs stay
+    /// the truth.
     pub misreported: Option<Vec<SimLeg>>,
 }
 
@@ -77,7 +78,7 @@ pub(crate) struct State {
     pub(crate) faults: VecDeque<Fault>,
     /// Of reads of traces.
     pub(crate) trace_faults: VecDeque<Fault>,
-    /// Tells the call that is held to answer.
+    /// Lets the held call answer.
     pub(crate) release: Arc<Notify>,
     /// How often a call met each fault; a lie, how often it reported another block than there is.
     pub(crate) struck: BTreeMap<(Lane, &'static str), u64>,
@@ -86,7 +87,7 @@ pub(crate) struct State {
     pub(crate) second_hangs: bool,
     /// Whether those two run the same engine.
     pub(crate) one_engine: bool,
-    /// Who has code although nothing ever left it inside of a transaction.
+    /// Addresses that have code although nothing ever left them inside of a transaction.
     pub(crate) with_code: BTreeSet<Address>,
     pub(crate) balances_withheld: bool,
     pub(crate) untraceable: BTreeSet<u64>,
@@ -96,11 +97,11 @@ pub(crate) struct State {
     pub(crate) holdings_withheld: bool,
     /// Whose holdings endpoints report differently.
     pub(crate) disputed: BTreeSet<Address>,
-    /// Tokens of which nobody tells who holds how much.
+    /// Tokens whose holders no endpoint reports.
     pub(crate) unreported: Vec<AssetId>,
     /// What it reports of assets.
     pub(crate) facts: BTreeMap<AssetId, AssetFacts>,
-    /// The first and the last block that endpoints report holdings of, where that is another than they are asked for.
+    /// The first and the last block that endpoints report holdings of, if not the one that they are asked for.
     pub(crate) reported_of: Option<(u64, u64)>,
     /// Of how many addresses the holdings were asked for.
     pub(crate) holdings_reported: u64,
@@ -238,8 +239,8 @@ impl SimChain {
         self.lock().skip += count;
     }
 
-    /// Drops every block above `number`; their transactions, in order. Below the final block too, when reported so:
-    /// what is final then stays what was last said.
+    /// Drops every block above `number`; returns their transactions, in order. It may go below the final block: what
+    /// is final then stays what was last reported.
     pub fn fork_at(&self, number: u64) -> Vec<SimTx> {
         let mut state = self.lock();
         let keep = state.blocks.partition_point(|block| block.header.block.number <= number).max(1);
@@ -290,7 +291,7 @@ impl SimChain {
         self.lock().trace_faults.extend(faults);
     }
 
-    /// Lets the call that is held answer; while none is, the next one that would be.
+    /// Lets the held call answer; while none is held, the next one that would be.
     pub fn release(&self) {
         self.lock().release.notify_one();
     }
@@ -305,7 +306,7 @@ impl SimChain {
         self.lock().one_engine = one;
     }
 
-    /// From now on `address` has code. Who ever lost something inside of a transaction has code anyhow.
+    /// From now on `address` has code. An address that ever lost something inside of a transaction has code anyhow.
     pub fn put_code(&self, address: Address) {
         self.lock().with_code.insert(address);
     }
@@ -320,7 +321,8 @@ impl SimChain {
         self.lock().untraceable = numbers.into_iter().collect();
     }
 
-    /// From now on neither traces nor balances can be had of blocks more than `blocks` behind the newest; of all with `None`.
+    /// From now on there are no traces and no balances of blocks more than `blocks` behind the newest; `None` ends
+    /// that.
     pub fn keep_state(&self, blocks: Option<u64>) {
         self.lock().state_kept = blocks;
     }
@@ -330,7 +332,7 @@ impl SimChain {
         self.lock().balances_withheld = withheld;
     }
 
-    /// Whether nobody reports what addresses hold, from now on.
+    /// Whether no endpoint reports what addresses hold, from now on.
     pub fn withhold_holdings(&self, withheld: bool) {
         self.lock().holdings_withheld = withheld;
     }
@@ -340,7 +342,7 @@ impl SimChain {
         self.lock().disputed = of.into_iter().collect();
     }
 
-    /// Tokens of which nobody tells who holds how much, from now on.
+    /// Tokens whose holders no endpoint reports, from now on.
     pub fn leave_unreported(&self, tokens: impl IntoIterator<Item = AssetId>) {
         self.lock().unreported = tokens.into_iter().collect();
     }
@@ -393,7 +395,8 @@ impl SimChain {
         state.before_call = None;
     }
 
-    /// How often a call met each fault that was scripted, by its name; a lie, how often it reported another block than there is.
+    /// How often a call met each scripted fault, by its name; a lie, how often it reported another block than there
+    /// is.
     pub fn struck(&self) -> BTreeMap<(Lane, &'static str), u64> {
         self.lock().struck.clone()
     }
@@ -438,7 +441,8 @@ impl SimChain {
 }
 
 impl SimBlock {
-    /// The block as a source hands it over that reads this lane. Legs of the traces count on behind those of the roots.
+    /// The block as a source hands it over that reads this lane. `nth` of the traces' legs continues behind those of
+    /// the roots.
     pub fn to_block(&self, lane: Lane) -> Block {
         let of_lane = |lane: Lane| {
             let legs = self.txs.iter().flat_map(|tx| tx.legs.iter().map(move |leg| (tx.tx, leg)));
@@ -482,8 +486,8 @@ impl SimBlock {
 }
 
 impl SimBlock {
-    /// The block as a source hands it over that read its logs only: who is named is true, what they got is not. Who
-    /// records a candidate gets other ids and amounts than the chain has.
+    /// The block as a source hands it over that read only its logs: whoever is named is true, the amounts are not. A
+    /// candidate that is recorded would have other ids and amounts than the chain.
     pub(crate) fn to_candidates(&self) -> Block {
         let mut block = self.to_block(Lane::Block);
         for transfer in &mut block.transfers {

@@ -1,9 +1,9 @@
-//! Several views of one chain, of which one may lie: what a source that proves every block and asks several endpoints can
-//! still be reported.
+//! Several views of one chain, of which one may lie: what can still be reported to a source that proves every block
+//! and asks several endpoints.
 //!
-//! Each call is answered by one view, except what is final, which as many as must agree report alike. The lies are those that
-//! no proof catches: a stale head, a real fork shown as canonical, blocks left out, a false fate. A false final block is
-//! refused by agreement.
+//! One view answers each call, except what is final, which as many as must agree report alike. The lies are those that
+//! no proof finds: a stale head, a real fork shown as canonical, blocks left out, a false fate. Agreement refuses a
+//! false final block.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -46,7 +46,7 @@ pub struct SimPool {
 struct Pool {
     views: usize,
     agree: usize,
-    /// An operator's word in place of `agree`.
+    /// An operator's override of `agree`.
     override_agree: Option<usize>,
     lie: Option<Lie>,
     /// Of ten calls, so many are answered by the liar.
@@ -111,8 +111,8 @@ impl SimPool {
         (pool.lie, pool.liar_answers, pool.tip_only) = (Some(lie), 10, true);
     }
 
-    /// How often each lie was reported where the truth was another (a false final block: and was refused), and as "refused
-    /// final" how often fewer than must agree called the newest final block so for another reason.
+    /// How often each lie was reported where the truth was another. A false final block counts when it was refused.
+    /// "refused final" counts how often too few called the newest final block so for another reason.
     pub fn reported(&self) -> BTreeMap<&'static str, u64> {
         self.lock().reported.clone()
     }
@@ -136,8 +136,8 @@ impl SimPool {
         }
     }
 
-    /// The newest block that enough views call final, of those blocks that any of them calls so: each vouches for what
-    /// its own chain has at or below its own final block.
+    /// The newest block that enough views call final, of those that any of them calls so. Each agrees to what its own
+    /// chain has at or below its own final block.
     fn agreed(&self, of: impl Fn(&View) -> Option<BlockRef>) -> (Option<BlockRef>, Option<String>) {
         let (views, agree, lie) = {
             let pool = self.lock();

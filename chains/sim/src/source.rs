@@ -229,7 +229,7 @@ impl State {
 }
 
 impl State {
-    /// Whether a trace comes of it: some blocks are too much for every node, and of two that differ neither is believed.
+    /// Whether there is a trace: some blocks are too heavy for every node, and of two that differ neither is believed.
     fn can_trace(&self, range: &RangeInclusive<u64>, read: Read, is_untrue: bool) -> Result<(), SourceError> {
         if read.lane == Lane::Block {
             return Ok(());
@@ -299,7 +299,7 @@ fn as_reported(block: &SimBlock, lane: Lane, fault: Option<Fault>) -> SimBlock {
     reported
 }
 
-/// Tells all that the lane shows of payments to `to` as one.
+/// Shows all payments to `to` that the lane shows as one.
 fn merge(block: &mut SimBlock, to: Address, lane: Lane) {
     let mut merged: Option<SimLeg> = None;
     for tx in &mut block.txs {

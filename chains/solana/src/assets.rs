@@ -1,8 +1,8 @@
 //! What a listed mint is, as the chain has it: who keeps it, and on which terms.
 //!
-//! Promises: as many endpoints as must agree report the same. They are asked aside, so that a node that refuses or lags is as good
-//! as before for all else; an account that is not there, is not reported as it should be or is older than what was reached
-//! already is a failure, and says nothing of the mint. Deliberately not here: what `mint` reads, and what follows from it.
+//! Promises: as many endpoints as must agree report the same. They are asked aside, so a node that refuses or lags
+//! stays as healthy as before. An account that is missing, malformed, or older than what was reached already is a
+//! failure, and says nothing of the mint. Deliberately not here: what `mint` reads, and what follows from it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -37,7 +37,7 @@ struct Context {
 struct Account {
     owner: String,
     data: (String, String),
-    /// How many bytes it has; old nodes do not report.
+    /// How many bytes it has; old nodes do not report it.
     space: Option<usize>,
 }
 
@@ -49,7 +49,7 @@ impl AssetSource for SolanaSource {
 }
 
 impl SolanaSource {
-    /// As the endpoints report it alike that must agree.
+    /// When as many endpoints as must agree report it alike.
     async fn mint_facts(&self, mint: &str, reached: u64) -> Result<AssetFacts, SolanaError> {
         let (chain, agree) = (self.pool.chain(), self.pool.must_agree());
         let agreed = |reported: &[(&Endpoint, AssetFacts)]| {

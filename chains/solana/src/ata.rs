@@ -1,7 +1,7 @@
 //! Where an owner's tokens belong: the associated token account, an address derived from owner, token program and mint.
 //!
 //! Each of the two token programs leads to another address. What lies elsewhere belongs to the owner too, but nobody
-//! sends there by the rules, and who set it up may still have a hand on it.
+//! sends there by the rules, and whoever set it up may still control it.
 
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -23,7 +23,7 @@ const ATA_PROGRAM: [u8; 32] = [
     140, 151, 37, 143, 78, 36, 137, 241, 187, 61, 16, 41, 20, 142, 13, 131, 11, 90, 19, 153, 218, 255, 16, 132, 4, 142,
     123, 216, 219, 233, 248, 89,
 ];
-/// Of sixteen associated accounts fifteen are among so many hashes: each is a point or not with the same chance.
+/// Fifteen of sixteen associated accounts are among so many hashes: each hash is a point or not with the same chance.
 const FIRST_FEW: usize = 4;
 /// What marks the hash of a derived address (solana-address: `PDA_MARKER`).
 const DERIVED: &[u8] = b"ProgramDerivedAddress";
@@ -60,16 +60,16 @@ impl TokenProgram {
 }
 
 /// The owner's associated token account of `mint`: the first of the [`hashes`] that is no point on the curve
-/// (`find_program_address`); `None` when all are, which has never been seen.
+/// (`find_program_address`). `None` when all are, which has never been seen.
 pub(crate) fn of(owner: &[u8; 32], program: TokenProgram, mint: &[u8; 32]) -> Option<[u8; 32]> {
     hashes(owner, program, mint).find(|hash| !bytes_are_curve_point(hash))
 }
 
 /// Whether `account` is that account.
 ///
-/// At one of the first few hashes it is not asked for being off the curve, which is what costs: a token account at a hash that is
-/// a point would be one whose maker knew the key of a point that he could not choose. Nor is that asked of the hashes before it:
-/// at any but the right one only the program could sign, which makes none there.
+/// For the first few hashes it does not check that they are off the curve, which is what costs. To make a token
+/// account at a hash on the curve, one would need the key of a point that he could not choose. The hashes before it
+/// are not checked either: at any but the right one only the program could sign, and it makes none there.
 pub(crate) fn is_of(account: &[u8; 32], owner: &[u8; 32], program: TokenProgram, mint: &[u8; 32]) -> bool {
     hashes(owner, program, mint).take(FIRST_FEW).any(|hash| hash == *account)
         || of(owner, program, mint) == Some(*account)

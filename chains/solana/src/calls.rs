@@ -1,9 +1,9 @@
 //! What one endpoint is asked for: the slots that hold a block, a header, a block, where a transaction is, who paid.
 //!
-//! Promises: what a refusal leads to is looked up in `reaction` and nowhere else. An endpoint that has not got a block is
-//! as good as before for all others ([`landfall_rpc::RpcError::Lacks`]); so is one that does not know what became of a
-//! block's transactions: that block is refused there, whole. Nothing is retried but with a higher transaction version,
-//! once: "the same endpoint, after a slot" is the caller's next look.
+//! Promises: only `reaction` decides what follows from a refusal. An endpoint that does not have a block stays as
+//! healthy as before ([`landfall_rpc::RpcError::Lacks`]). So does one that does not know what became of a block's
+//! transactions: there that block is refused as a whole. Nothing is retried, except once with a higher transaction
+//! version: "the same endpoint, after a slot" is for the caller's next try.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -26,7 +26,7 @@ use crate::sender;
 
 pub(crate) const BLOCKS: &str = "getBlocks";
 pub(crate) const BLOCK: &str = "getBlock";
-/// What a node may refuse that reports headers by the same method.
+/// What a node may refuse although it reports headers by the same method.
 const WHOLE: &str = "getBlock with transactions";
 pub(crate) const TRANSACTION: &str = "getTransaction";
 /// Live on mainnet since slot 447,120,000: with 0, almost every block is refused.
@@ -36,7 +36,7 @@ const VERSION_FIRST: u8 = 1;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) slot: u64,
-    /// Where a child names it: another block in this slot is not it.
+    /// Where a child names it: another block in this slot is not the wanted one.
     pub(crate) hash: Option<BlockHash>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Reading {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Paid {
     By(Payer),
-    /// It knows no such transaction in this slot; where the block is young it may know it in a moment.
+    /// It knows no such transaction in this slot; if the block is young it may know it in a moment.
     NotYet,
     /// It cannot report, now or later.
     Unreported,
@@ -74,7 +74,7 @@ pub(crate) enum Paid {
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub(crate) rules: Rules,
-    /// Up to which transaction version is asked for; what nodes say is needed is remembered.
+    /// Up to which transaction version is asked for; it rises to what nodes need.
     version: AtomicU8,
 }
 
@@ -114,8 +114,8 @@ impl Reader {
         Ok(Reading { digest, block })
     }
 
-    /// Who paid `transfer`, which the block in `slot` showed, by what its transaction did. Asked aside: that this fails says nothing
-    /// of blocks.
+    /// Who paid `transfer`, which the block in `slot` showed, by what its transaction did. Asked aside: a failure says
+    /// nothing of blocks.
     pub(crate) async fn payer(
         &self,
         endpoint: &Endpoint,
@@ -150,7 +150,7 @@ impl Reader {
         }
     }
 
-    /// The version to ask with once more, where the node names one that is needed.
+    /// The version to ask with once more, where the node names the one it needs.
     fn raised(&self, endpoint: &Endpoint, answer: &Answer, version: u8) -> Option<u8> {
         let Reaction::RaiseVersion { to: Some(to) } = reaction(answer.as_ref().err()?) else { return None };
         if to <= version {
@@ -171,8 +171,8 @@ impl Reader {
         one(endpoint, Call { method: BLOCK, params: json!([slot, how]) }).await
     }
 
-    /// The answer, when raising the version is no longer a way out. Whether all endpoints say so is the pool's to judge,
-    /// by the block's hash, which mode `none` reports whatever the transactions.
+    /// The answer, when raising the version does not help any more. The pool decides whether all endpoints say so, by
+    /// the block's hash, which mode `none` reports whatever the transactions are.
     async fn settled(&self, endpoint: &Endpoint, slot: u64, answer: Answer) -> Result<Raw, SolanaError> {
         let error = match answer {
             Ok(answer) => return Ok(answer),
@@ -186,9 +186,9 @@ impl Reader {
     }
 }
 
-/// The slots of `range` that hold a block at `commitment`, as this endpoint says, ascending. A slot that is left out may
-/// hold one all the same. Of `reached` it is known that there is such a block: an endpoint that is not there yet lacks the
-/// list.
+/// The slots of `range` that hold a block at `commitment`, as this endpoint reports them, ascending. A slot that is
+/// left out may hold one all the same. There is known to be a block at `reached`: an endpoint that has not come so far
+/// does not have the list.
 pub(crate) async fn read_slots(
     endpoint: &Endpoint,
     range: RangeInclusive<u64>,
@@ -212,7 +212,7 @@ pub(crate) async fn read_header(endpoint: &Endpoint, slot: u64) -> Result<Header
     read::header(answer.get(), slot).map_err(|error| unusable(endpoint, slot, &error))
 }
 
-/// When the block was made. An endpoint that does not report it is as good as before for all else.
+/// When the block was made. An endpoint that does not report it stays as healthy as before.
 pub(crate) async fn read_time(endpoint: &Endpoint, wanted: Wanted) -> Result<u64, SolanaError> {
     let header = read_header(endpoint, wanted.slot).await?;
     wanted.check(endpoint, &header)?;
@@ -222,14 +222,15 @@ pub(crate) async fn read_time(endpoint: &Endpoint, wanted: Wanted) -> Result<u64
     Ok(header.time_secs)
 }
 
-/// The block that the endpoint says a transaction is in: a hint, no more. That it knows none says nothing: nodes answer null too
-/// while their storage fails. Statuses are asked for and not the transaction: they know no versions.
+/// The block that the endpoint says a transaction is in: only a hint. That it knows none says nothing: nodes answer
+/// null too while their storage fails. It asks for the status and not for the transaction, because a status has no
+/// version.
 pub(crate) async fn read_fate(endpoint: &Endpoint, tx: &TxId) -> Result<Fate, SolanaError> {
     let TxId::Solana(_) = tx else { return Err(SolanaError::Foreign { chain: endpoint.chain, tx: *tx }) };
     let Some(slot) = Light::of(endpoint).slot_of(tx).await? else { return Ok(Fate::Unknown) };
     match read_header(endpoint, slot).await {
         Ok(header) => Ok(Fate::In(header.block)),
-        // It may be on its way to be confirmed.
+        // It may be about to be confirmed.
         Err(error) if is_not_found(&error) => {
             Ok(Fate::Unanswered { endpoints: endpoint.id.clone(), why: error.to_string() })
         }
@@ -266,7 +267,7 @@ pub(crate) fn reaction(error: &NodeError) -> Reaction {
     Reaction::to(error.code, &error.message)
 }
 
-/// The failure that a refusal is, with what a person should know of it.
+/// The failure that a refusal is, with what an operator should know of it.
 pub(crate) fn failed(endpoint: &Endpoint, method: &'static str, error: &NodeError) -> SolanaError {
     match note(endpoint, method, error) {
         None => endpoint.refused(method, error),
@@ -274,7 +275,7 @@ pub(crate) fn failed(endpoint: &Endpoint, method: &'static str, error: &NodeErro
     }
 }
 
-/// Notes of the endpoint a refusal that only a person can end; what that person should know.
+/// Notes for the endpoint a refusal that only a person can end; returns what that person should know.
 fn note(endpoint: &Endpoint, method: &'static str, error: &NodeError) -> Option<String> {
     let why = format!("{error}; {}", reaction(error).advice()?);
     endpoint.refuses(method, &why);
@@ -287,7 +288,7 @@ fn refused(endpoint: &Endpoint, slot: u64, what: &'static str, error: &NodeError
         Reaction::LeaveOpen | Reaction::AskArchive | Reaction::AskAgain => {
             endpoint.lacks(format!("does not tell block {slot}: {error}"))
         }
-        // It rests, and its status says why: others may serve.
+        // It cools down, and its status says why: others may serve.
         Reaction::AskElsewhere
         | Reaction::BackOff
         | Reaction::RaiseVersion { .. }
@@ -296,7 +297,7 @@ fn refused(endpoint: &Endpoint, slot: u64, what: &'static str, error: &NodeError
     }
 }
 
-/// As [`unusable`]; where only what is listed stands against it, it is the configuration that may be wrong.
+/// As [`unusable`]; where only the listing contradicts it, the configuration may be wrong.
 fn refuted(endpoint: &Endpoint, slot: u64, answer: &Raw, error: Unusable) -> SolanaError {
     match (error, read::header(answer.get(), slot)) {
         (Unusable::Decimals { mint, reported, listed, .. }, Ok(Header { block, .. })) => {
@@ -306,7 +307,7 @@ fn refuted(endpoint: &Endpoint, slot: u64, answer: &Raw, error: Unusable) -> Sol
     }
 }
 
-/// What an answer says of the endpoint that holds no block.
+/// What an answer without a block says of the endpoint.
 fn unusable(endpoint: &Endpoint, slot: u64, error: &Unusable) -> SolanaError {
     match error {
         Unusable::Null | Unusable::NoMeta { .. } => endpoint.lacks(format!("does not tell block {slot}: {error}")),

@@ -1,12 +1,14 @@
 //! The light calls, by solana-client: its `RpcClient` asks, over one of our endpoints.
 //!
 //! Promises: the pool keeps health, limits, secrets and time of every call, because the client's transport is the
-//! endpoint; the client keeps what the calls are named and what their answers hold. A failure comes back as this crate's
-//! own error, whatever the client makes of it. Nothing else names solana-client, so another version of it is a change
-//! here. Deliberately not here: blocks, which are megabytes and are read by our own structs, and their headers, which are reported by the
-//! same method; versions of transactions. Past the client go, too: what is asked aside, so that blocks never wait for it
-//! (`getMultipleAccounts`, `getAccountInfo`, `getTransaction`), and lists of signatures, a thousand to a page and read from the text
-//! as it came, with where they begin (`getSignaturesForAddress`, `getFirstAvailableBlock`).
+//! endpoint. The client knows the names of the calls and the form of their answers. A failure is returned as this
+//! crate's own error, whatever the client makes of it. Nothing else names solana-client, so another version of it is a
+//! change here. These do not go through the client:
+//! - blocks, which are megabytes and are read by our own structs; their headers, which the same method reports;
+//!   versions of transactions
+//! - what is asked aside, so that blocks never wait for it (`getMultipleAccounts`, `getAccountInfo`, `getTransaction`)
+//! - lists of signatures, a thousand to a page and read from the text as it came, and where they begin
+//!   (`getSignaturesForAddress`, `getFirstAvailableBlock`)
 
 use std::ops::RangeInclusive;
 use std::pin::Pin;
@@ -39,15 +41,15 @@ pub(crate) struct Light<'e> {
     failure: Arc<Mutex<Option<Failure>>>,
 }
 
-/// What an endpoint says of a newest block.
+/// What an endpoint reports of a newest block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Newest {
     Block(BlockRef),
-    /// It has not reached the slot that it reported before: another node answers behind the same address, and lags.
+    /// It has not reached the slot that it reported before: another node behind the same address answers, and lags.
     Behind,
 }
 
-/// Why a call came to nothing.
+/// Why a call failed.
 enum Failure {
     Refused(NodeError),
     Failed(SolanaError),
@@ -94,7 +96,7 @@ impl<'e> Light<'e> {
         }
     }
 
-    /// The slots of `range`, inclusive, that hold a block at `commitment`, as reported by a node that has come to `reached`.
+    /// The slots of `range`, inclusive, that hold a block at `commitment`, from a node that has reached `reached`.
     pub(crate) async fn slots(
         &self,
         range: &RangeInclusive<u64>,
@@ -114,7 +116,7 @@ impl<'e> Light<'e> {
         })
     }
 
-    /// The slot that the endpoint says a transaction is in. Why it failed is not read: errors are added to the chain that
+    /// The slot that the endpoint says a transaction is in. Why it failed is not read: the chain may have errors that
     /// this version does not know.
     pub(crate) async fn slot_of(&self, tx: &TxId) -> Result<Option<u64>, SolanaError> {
         let how = json!([[tx.to_string()], { "searchTransactionHistory": true }]);
@@ -135,8 +137,8 @@ impl<'e> Light<'e> {
         })
     }
 
-    /// Whatever the code, it is a failure of the endpoint (`reaction` knows none by which it would be none): what a light
-    /// call asks for, every node has.
+    /// Whatever the code, it is a failure of the endpoint (no code in `reaction` says otherwise): every node has what
+    /// a light call asks for.
     fn error(&self, request: RpcRequest, failure: Failure) -> SolanaError {
         match failure {
             Failure::Failed(error) => error,
@@ -157,7 +159,7 @@ impl Sender {
 }
 
 impl RpcSender for Sender {
-    // As the trait is written once its macro has run.
+    // Written as the trait is after its macro has run.
     fn send<'life0, 'async_trait>(
         &'life0 self,
         request: RpcRequest,
@@ -176,7 +178,7 @@ impl RpcSender for Sender {
         })
     }
 
-    /// The pool counts, and nobody asks here.
+    /// The pool counts; nobody asks here.
     fn get_transport_stats(&self) -> RpcTransportStats {
         RpcTransportStats::default()
     }

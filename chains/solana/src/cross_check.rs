@@ -1,13 +1,13 @@
-//! Looks once more at what blocks were connected on, before they count as final.
+//! Checks once more what blocks were connected on, before they count as final.
 //!
-//! That a slot holds no block is reported by the parent of the next one, and a parent is one endpoint's word: who leaves a block
-//! out of its lists and ties the next one to the one before would hide it. So as many endpoints as must agree list the slots
-//! without a block of ours, at `finalized`; where there are none, nothing is asked. And a block that was picked to be
-//! compared may have been too new for a second endpoint then: it is compared now.
-//! The only endpoint there is is held to its own word of which block is final.
-//! Promises: a slot in which endpoints agree that there is a block is jumped over by nobody any more; an empty slot is borne out
-//! only by a list that has our blocks beside it, for ledgers have holes; what was picked is owed until its slot is about to
-//! count as final, at most as many blocks as [`Readings`] keeps.
+//! Only the parent of the next block shows that a slot holds no block, and one endpoint reports that parent. An
+//! endpoint could hide a block: it leaves it out of its lists and ties the next block to the one before. So as many
+//! endpoints as must agree list the slots without a block of ours, at `finalized`; where there are none, nothing is
+//! asked. A block that was picked for comparison may have been too new for a second endpoint then: it is compared now.
+//! An endpoint that is the only one is held to its own report of which block is final.
+//! Promises: once endpoints agree that a slot holds a block, no block may jump over it any more. Only a list that has
+//! our blocks beside it corroborates an empty slot, for ledgers have holes. What was picked is owed until its slot is
+//! about to count as final, at most as many blocks as [`Readings`] keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -28,18 +28,18 @@ use crate::source::{BoxRead, SolanaSource};
 
 /// How many slots that were jumped over are remembered: until what was built over them is replaced.
 const JUMPED_MAX: usize = 64;
-/// At so many looks in a row something is lacked before it is not waited for any more. Looks are polls, or slots, apart: what is
-/// on its way comes meanwhile, and what a node says that it lacks once it may have all the same.
+/// How many checks in a row may miss a block; the last of them goes on without it. Checks are polls, or slots, apart:
+/// a block that is on its way comes meanwhile, and a node that once did not have it may get it.
 const LOOKS_MAX: u32 = 10;
 
-/// What is left to be looked at, and what was found.
+/// What is left to check, and what was found.
 #[derive(Debug, Default)]
 pub(crate) struct CrossCheck {
-    /// What was told of blocks that were picked, while nobody else could be asked.
+    /// The reports of blocks that were picked while no second endpoint could be asked.
     pub(crate) owed: Readings,
     /// Slots with a block that was left out.
     jumped: Mutex<BTreeSet<u64>>,
-    /// At how many looks in a row something was lacked that may come.
+    /// In how many checks in a row a block was missing that may come.
     lacking: AtomicU32,
 }
 
@@ -67,8 +67,8 @@ impl CrossCheck {
 }
 
 impl SolanaSource {
-    /// The lowest slot of those up to the end of `range` in which endpoints agree on something else than `ours`, which
-    /// stand on `below`.
+    /// The lowest slot up to the end of `range` in which endpoints agree on something else than `ours`, which stand on
+    /// `below`.
     pub(crate) async fn look_at(
         &self,
         below: &BlockRef,
@@ -90,9 +90,9 @@ impl SolanaSource {
         if one_is_enough { Ok(None) } else { self.reported_otherwise(range, ours, may_come).await }
     }
 
-    /// The slot of `range` that is not `held`, if the only endpoint calls its block final and shows it: what it said of the next
-    /// one was not so. What it does not show may be a slip in either of its words; of several, of which one is enough, another
-    /// may be right.
+    /// The newest final slot, if it is in `range` and not `held`, and the only endpoint shows its block: then its
+    /// report of the next block was false. If it does not show it, either of its two reports may be wrong. With
+    /// several endpoints, of which one is enough, another one may be right: `None`.
     async fn left_out_by_its_own_word(
         &self,
         range: &RangeInclusive<u64>,
@@ -117,7 +117,7 @@ impl SolanaSource {
         if let Some(agreed) = agreed.filter(|slot| is_empty(*slot)) {
             return Ok(Some(agreed));
         }
-        // What a list says of slots without a block shows in what it says of the blocks beside them.
+        // How far a list covers slots without a block shows in the blocks beside them.
         let beside: Vec<u64> =
             held.iter().copied().filter(|slot| is_empty(slot + 1) || is_empty(slot.saturating_sub(1))).collect();
         let Some(first) = beside.first().copied() else { return Ok(None) };
@@ -155,9 +155,9 @@ impl SolanaSource {
         })
     }
 
-    /// The first slot of those of `range` that are owed whose block two report otherwise than one did. What nobody else has, in a
-    /// hole of ledgers, is one endpoint's word as all that is not picked; where it `may_come` that holds up what is final for
-    /// some looks, and no longer, whatever else is lacked meanwhile.
+    /// The first owed slot of `range` whose block two endpoints report otherwise than one did. A block that no other
+    /// endpoint has, in a hole of ledgers, stays one endpoint's report, as do all that are not picked. Where it
+    /// `may_come`, it is an error for some checks, and no longer, whatever else is missing meanwhile.
     async fn reported_otherwise(
         &self,
         range: &RangeInclusive<u64>,
@@ -174,7 +174,7 @@ impl SolanaSource {
             }
             match self.compared(&reading).await {
                 Ok(true) => owed.forget(slot),
-                // It stays until it is read anew.
+                // It is owed until it is read anew.
                 Ok(false) => return Ok(Some(slot)),
                 Err(error @ SolanaError::Unwitnessed { all_lack: true, .. }) => lacked.push((slot, error)),
                 Err(error) => return Err(error),
@@ -204,7 +204,8 @@ impl SolanaSource {
             .find_map(|(by, one)| Some((by.id.clone(), reading.digest.difference(&one.digest)?)));
         match (self.believed(responses), denied) {
             (Ok(agreed), _) => Ok(agreed.digest == reading.digest),
-            // Who reported it does not report it any more: that takes nothing away from what another one says against it.
+            // The endpoint that reported it does not report it any more: that does not weaken what another one reports
+            // against it.
             (Err(SolanaError::Unwitnessed { all_lack: true, .. }), Some((by, what))) if is_believed => {
                 let endpoints = format!("{} and {by}", reading.endpoint);
                 Err(SolanaError::BlocksDiffer {
@@ -214,7 +215,7 @@ impl SolanaSource {
                     what,
                 })
             }
-            // Who reported it is believed no more.
+            // The endpoint that reported it is believed no more.
             (Err(SolanaError::Unwitnessed { all_lack: true, .. }), Some(_)) => Ok(false),
             (Err(error), _) => Err(error),
         }
@@ -228,7 +229,7 @@ fn is_empty(range: &RangeInclusive<u64>, held: &BTreeSet<u64>, slot: u64) -> boo
 /// The slots of `range` that hold a final block by the endpoint's list, of those that are empty on our record.
 ///
 /// # Errors
-/// It does not list those `beside` them: what else it leaves out says nothing.
+/// It does not list those `beside` them: then what else it leaves out says nothing.
 async fn shown_in(
     endpoint: &Endpoint,
     range: RangeInclusive<u64>,

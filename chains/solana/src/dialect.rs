@@ -1,17 +1,17 @@
-//! What the endpoint pool must know of Solana: what a poll asks for, what is final by its answer, how bad a failure is for
-//! the endpoint.
+//! What the endpoint pool must know of Solana: what a poll asks for, what its answer makes final, how bad a failure is
+//! for the endpoint.
 //!
-//! `getLatestBlockhash` names a slot and a blockhash. It answers of one bank, which is frozen at `confirmed` and at
-//! `finalized`: the slot is that bank's, and its newest blockhash is the one that it registered with its own last
-//! tick, so both are of the same block (agave: `get_latest_blockhash` in rpc/src/rpc.rs,
-//! `OptimisticallyConfirmedBankTracker`, `Bank::register_tick`). Only at `processed`, which is never asked for, a
-//! bank may still stand at its parent's hash.
+//! `getLatestBlockhash` names a slot and a blockhash. It answers from one bank, which is frozen at `confirmed` and at
+//! `finalized`. The slot is that bank's, and its newest blockhash is the one that it registered with its own last
+//! tick. So both are of the same block (agave: `get_latest_blockhash` in rpc/src/rpc.rs,
+//! `OptimisticallyConfirmedBankTracker`, `Bank::register_tick`). Only at `processed`, which is never asked for, a bank
+//! may still have its parent's hash.
 //!
-//! Promises: what an endpoint said a moment ago is not asked again (`reported`), but of one in quarantine everything is.
-//! A node behind the same address that has not reached what was reported takes nothing back: the word stands for some
-//! seconds, in which it is asked no oftener than another, and is a failure then. Another genesis hash puts an endpoint
-//! into quarantine. A lie cannot be told from the truth here, for nothing proves a blockhash: that is for endpoints to
-//! agree on.
+//! Promises: what an endpoint reported a moment ago is not asked for again (`poll_cache`), but one in quarantine is
+//! asked for everything. A node behind the same address that has not reached it yet does not undo it. The report
+//! stands for some seconds, in which the endpoint is asked no more often than others; after that it is a failure.
+//! Another genesis hash puts an endpoint into quarantine. Nothing proves a blockhash, so no lie is found here: that is
+//! for endpoints to agree on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -63,8 +63,8 @@ impl Solana {
         Err(SolanaError::WrongChain { chain, endpoint, served, expected })
     }
 
-    /// The newest block at `commitment`: what is `kept` and was reported within that time, or is reported now. Who was asked in
-    /// vain a moment ago is not asked either.
+    /// The newest block at `commitment`: the `kept` one if it was reported within that time, else what is reported
+    /// now. An endpoint that was asked in vain a moment ago is not asked either.
     async fn newest(
         &self,
         endpoint: &Endpoint,
@@ -78,7 +78,7 @@ impl Solana {
             return Ok(Fresh { kept, is_new: false });
         }
         let reached = reported(self.reported.reached_for()).map(|kept| kept.block.number);
-        // A word is as old as its question, however slow the answer was.
+        // A report is as old as its question, however slow the answer was.
         let now = Instant::now();
         match (Light::of(endpoint).newest(commitment, reached).await?, reported(self.reported.behind_for())) {
             (Newest::Block(block), _) => Ok(Fresh { kept: PolledBlock::at(block, now), is_new: true }),
@@ -95,9 +95,9 @@ impl Dialect for Solana {
     type Marks = Final;
     type Memory = ();
 
-    /// BlockCleanedUp. What other codes mean for what is done next stands in `reaction`: none of them is a limit.
+    /// BlockCleanedUp. `reaction` says what follows from other codes: none of them is a limit.
     const CODES: &'static Codes = &Codes { batch_too_large: &[], pruned: &[-32_001], limit_exceeded: &[] };
-    /// Many providers count a batch as its calls or refuse it, and a block of some megabytes wants a body of its own.
+    /// Many providers count a batch as its calls or refuse it, and a block of some megabytes needs a body of its own.
     const BATCH_MAX: usize = 1;
     const BLOCKS: &'static str = BLOCK;
     const IDENTITY: &'static str = "genesis hash";
@@ -135,7 +135,7 @@ impl Dialect for Solana {
         if question.which_chain {
             self.prove_chain(endpoint).await?;
         }
-        // Who may have been pointed elsewhere, or lied, is asked for everything anew.
+        // One that may have been pointed elsewhere, or lied, is asked for everything anew.
         let mut polled = if question.which_chain { Polled::default() } else { self.reported.of(&endpoint.id) };
         let (confirmed_for, finalized_for) = (self.reported.confirmed_for(), self.reported.finalized_for());
         let now = Instant::now();
@@ -151,18 +151,18 @@ impl Dialect for Solana {
                 let reason = format!("block {confirmed} is called confirmed, but {finalized} final");
                 return Err(endpoint.unusable(LATEST, &reason));
             }
-            // It was reported before its slot was final, and was taken back.
+            // It was reported before its slot was final, and was replaced since.
             polled.confirmed = None;
             confirmed = finalized;
         }
         if is_new {
-            // What stood in a slot that has become final since may be reported otherwise now.
+            // The block in a slot that has become final since may be reported otherwise now.
             polled.forget_hashes();
         }
         // Two nodes behind one address may answer, and what is final is confirmed too.
         let latest = if finalized.number > confirmed.number { finalized } else { confirmed };
         let mut hashes = BTreeMap::from([(finalized.number, finalized.hash)]);
-        // What was reported before its slot was final may have been taken back since: that is no word on what is final.
+        // What was reported before its slot was final may have been replaced since: that is no vote on what is final.
         if is_reported_now || confirmed.number > finalized.number {
             hashes.insert(confirmed.number, confirmed.hash);
         }
@@ -200,12 +200,12 @@ struct Fresh {
     is_new: bool,
 }
 
-/// That a block is not to be had, which says nothing of whether there is one.
+/// That a block is not found; this does not say whether there is one.
 pub(crate) fn is_not_found(error: &SolanaError) -> bool {
     Solana::fault(error) == Fault::NotFound
 }
 
-/// The hash of the block in `slot`; `None` where there is none or the endpoint has not got it: it has no say.
+/// The hash of the block in `slot`; `None` where there is none or the endpoint does not have it: it has no vote.
 async fn hash_of(endpoint: &Endpoint, slot: u64) -> Result<Option<BlockHash>, SolanaError> {
     match read_header(endpoint, slot).await {
         Ok(header) => Ok(Some(header.block.hash)),
@@ -229,7 +229,7 @@ struct NewSlot {
     slot: u64,
 }
 
-/// The slot that a message of `slotSubscribe` reports. It is only being processed: a reason to look, and no more.
+/// The slot that a message of `slotSubscribe` reports. It is only being processed: a reason to poll, and no more.
 fn new_slot(message: &str) -> Option<String> {
     let news: News = serde_json::from_str(message).ok()?;
     Some(news.params.result.slot.to_string())

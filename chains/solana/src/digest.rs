@@ -1,13 +1,16 @@
-//! What a block comes to, in a few bytes: what two endpoints must report alike.
+//! A block's effects in a few bytes: what two endpoints must report alike.
 //!
-//! In it is what decides about credits, debits, fees and senders: the block's place and its parent's, and of each
-//! transaction its signature, whether it failed, its fee and who paid that, the lamports of each account that changed or
-//! holds tokens, and what token accounts held, with mint, owner, program and decimals. Not in it is what honest nodes report
-//! differently: the order of token balances, the block's time, the words of an error, fields that only some report, and
-//! accounts that were only looked at. A program that is not reported is the one it counts as (`rules`); what a closed account
-//! is still said to have held counts as nothing (`tx`).
-//! Promises: whatever changes a credit, a debit, a fee or a sender changes the digest; nobody finds two blocks with one
-//! digest (BLAKE3 over lengths and values; a digest is compared and never kept beyond the process).
+//! It covers what decides about credits, debits, fees and senders:
+//! - the block's place and its parent's
+//! - of each transaction its signature, whether it failed, its fee and who paid that
+//! - the lamports of each account that changed or holds tokens
+//! - what token accounts held, with mint, owner, program and decimals
+//!
+//! It leaves out what honest nodes report differently: the order of token balances, the block's time, the text of an
+//! error, fields that only some report, and accounts that were only read. A missing program is the one that it counts
+//! as (`rules`); what a closed account is still reported to hold counts as nothing (`tx`). Promises: whatever changes
+//! a credit, a debit, a fee or a sender changes the digest. Nobody finds two blocks with one digest (BLAKE3 over
+//! lengths and values; a digest is compared and never kept beyond the process).
 
 use landfall_chain::{BlockRef, Header};
 
@@ -27,7 +30,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// What `other` reports otherwise, in words; the first of it.
+    /// The first difference to `other`, in words.
     pub fn difference(&self, other: &Digest) -> Option<&'static str> {
         if self.block != other.block {
             Some("its blockhash")
@@ -43,7 +46,7 @@ impl Digest {
     }
 }
 
-/// Takes in the transactions of one block, one after the other.
+/// Hashes the transactions of one block, one after the other.
 pub(crate) struct Digester<'r> {
     rules: &'r Rules,
     signatures: Text,
@@ -75,7 +78,7 @@ impl<'r> Digester<'r> {
             self.effects.number(after);
             its.iter().for_each(|holding| self.holding(holding));
         }
-        // What no account begins with: one transaction's end is never another one's middle.
+        // No account begins with it: one transaction's end is never another one's middle.
         self.effects.byte(0);
         self.signatures.hash_what_is_long();
         self.effects.hash_what_is_long();
@@ -118,7 +121,7 @@ impl Text {
     }
 
     fn word(&mut self, word: &str) {
-        // A key has 44 characters at most; whatever else stands there is told apart by its length all the same.
+        // A key has 44 characters at most; the length of any other text keeps it distinct.
         match u8::try_from(word.len()) {
             Ok(length) if length < u8::MAX => self.byte(length),
             Ok(_) | Err(_) => {

@@ -1,8 +1,8 @@
 //! What can go wrong with a Solana network, and why an answer of a node cannot be used.
 //!
-//! Promises: transient or permanent is decided in [`SolanaError::is_permanent`] and nowhere else; no text holds more of a
-//! URL than host and port. That an answer is unusable may pass: the same node later, or another one, may answer well;
-//! it says nothing about the chain. Indexes count from 0 within the block; what is quoted of an answer is a key or a
+//! Promises: transient or permanent is decided in [`SolanaError::is_permanent`] and nowhere else. No text holds more
+//! of a URL than host and port. An unusable answer may pass: the same node later, or another one, may answer well; it
+//! says nothing about the chain. Indexes count from 0 within the block. What is quoted of an answer is a key or a
 //! number, never a text of the node.
 
 use landfall_chain::{Address, BlockRef, Chain, SourceError, TxId};
@@ -11,7 +11,7 @@ use landfall_rpc::RpcError;
 /// A failure of this crate.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SolanaError {
-    /// What goes wrong with endpoints whatever the family.
+    /// A failure that every family knows.
     #[error(transparent)]
     Rpc(#[from] RpcError),
     #[error("{chain} is no Solana network that is known here")]
@@ -26,7 +26,7 @@ pub enum SolanaError {
          version {asked}; an upgrade is needed"
     )]
     UpgradeNeeded { chain: Chain, block: BlockRef, asked: u8 },
-    /// Of one endpoint it may be a lie, of all it is a list that is wrong: an amount would be a thousandfold.
+    /// From one endpoint it may be a lie, from all the list is wrong: an amount would be a thousandfold.
     #[error(
         "{chain}: mint {mint} has {reported} decimals in block {block}, but is listed with {listed}; correct decimals in \
          chains.{chain}.assets, and restart"
@@ -34,7 +34,8 @@ pub enum SolanaError {
     Decimals { chain: Chain, block: BlockRef, mint: String, reported: u8, listed: u8 },
     #[error("{chain}: no endpoint tells when block {block} was made, nor any of the blocks before it")]
     NoTime { chain: Chain, block: BlockRef },
-    /// `reported` says by whom; whether `all_lack` it whose word would count, or somebody could not be heard.
+    /// `reported` says by whom. `all_lack`: all others whose vote would count do not have it; else one could not be
+    /// asked.
     #[error("{chain}: {reported}, and two endpoints must tell a block alike before it counts; {missing}")]
     Unwitnessed { chain: Chain, reported: String, missing: String, all_lack: bool },
     #[error(
@@ -123,7 +124,7 @@ impl From<SolanaError> for SourceError {
 pub enum Unusable {
     #[error("it is null, which says nothing")]
     Null,
-    /// Where the text stops making sense; the text itself is not reported.
+    /// Where the text stops making sense; the text itself is not shown.
     #[error("it does not read as {what} (line {line}, column {column})")]
     Json { what: &'static str, line: usize, column: usize },
     #[error("{what} is not 32 bytes in base58")]

@@ -1,9 +1,9 @@
 //! What owners hold: their own lamports, and what is in the associated token accounts of listed mints.
 //!
-//! Promises: an answer is of one slot that is final and not below the one that was agreed on, which it names itself; only such an
-//! answer says that an account is not there. A token account counts when its program, its mint and its owner are those that
-//! it was asked for; one that is not whole is not reported, never zero. As many endpoints as must agree tell each asset of each owner
-//! alike, each at a slot of its own, or that is not reported. Asked aside: that an endpoint does not report it says nothing of blocks.
+//! Promises: an answer names its slot, which is final and not below the one that was agreed on; only such an answer
+//! says that an account is not there. A token account counts when its program, mint and owner are those that it was
+//! asked for; one that is not whole is not reported, never zero. An asset of an owner is reported only if as many
+//! endpoints as must agree report it alike, each at a slot of its own. Asked aside: a failure says nothing of blocks.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -30,7 +30,7 @@ const OWNER: usize = 32;
 const AMOUNT: usize = 64;
 const STATE: usize = 108;
 const TOKEN_ACCOUNT_BYTES: usize = 165;
-/// Initialised, and frozen by who may do that: it is there all the same.
+/// Initialised, and frozen by whoever may do that: it exists all the same.
 const STATES: [u8; 2] = [1, 2];
 
 #[derive(Deserialize)]
@@ -111,7 +111,7 @@ impl SolanaSource {
         Ok(Holdings { proof, amounts: believed(&responses.reported) })
     }
 
-    /// Of how many owners one call reports what they hold of these assets.
+    /// For how many owners one call reports what they hold of these assets.
     pub fn owners_of_a_call(&self, assets: &[AssetId]) -> usize {
         owners_of_a_call(&self.wanted([0; 32], assets))
     }
@@ -131,7 +131,7 @@ impl Wanted {
         std::iter::once(self.owner).chain(places.map(|place| place.account))
     }
 
-    /// How much of each asset there is in these accounts, which stand in the order of the keys; `None` where a place holds
+    /// How much of each asset these accounts hold; they are in the order of the keys. `None` where a place holds
     /// something that is no token account.
     fn amounts(&self, accounts: &[Option<Account>]) -> Vec<Option<U256>> {
         let lamports = accounts.first().and_then(Option::as_ref).map_or(0, |account| account.lamports);

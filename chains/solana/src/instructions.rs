@@ -1,7 +1,7 @@
 //! The instructions that move value, of the system program and the two token programs: from which account to which.
 //!
-//! In the order in which they ran: each instruction, then those that it called. Of a batch (p-token) those within.
-//! What is unknown is passed over: this names senders, and a sender that is not found is no money lost. Layouts are those of
+//! In the order in which they ran: each instruction, then those that it called; of a batch (p-token) those within.
+//! Unknown ones are skipped: this names senders, and a sender that is not found is no money lost. Layouts are those of
 //! the programs' own sources: solana-system-interface `instruction.rs`, p-token `instruction.rs`, token-2022
 //! `extension/transfer_fee/instruction.rs`.
 
@@ -28,7 +28,7 @@ pub(crate) struct Sent {
     pub(crate) to: usize,
     /// To weigh senders against each other; 0 where the instruction does not say.
     pub(crate) amount: u64,
-    /// Of an account that was closed by this, who had it closed: its owner, or whom the owner let.
+    /// For an account that was closed by this, who had it closed: its owner, or whom the owner allowed to.
     pub(crate) closed_by: Option<usize>,
 }
 

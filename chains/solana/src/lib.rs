@@ -1,19 +1,22 @@
 //! Solana: reads a chain slot by slot, and blocks by the balances that they report.
 //!
 //! - [`source`]: what a watcher reads; `dialect`: how endpoints are polled; `calls`: what one endpoint is asked for;
-//!   `client`: the light ones of these, by solana-client; `poll_cache`: what an endpoint said a moment ago
+//!   `client`: the light calls, by solana-client; `poll_cache`: what an endpoint reported a moment ago
 //! - `assets`: what a listed mint is, as the chain has it; [`mint`]: what its account says
 //! - `holdings`: what owners hold of the listed assets, as endpoints report it alike
-//! - `search`, `signatures`: where single addresses were named
-//! - `quorum`: blocks that two endpoints must report alike; [`digest`]: what of a block that is; `readings`: what one reported of
-//!   blocks before; `second_wait`: how long the second is waited for; [`sample`]: which blocks are compared though nobody asks for it
-//! - `walk`: slots are read in order, and hang together by their parents
+//! - `search`, `signatures`: in which slots single addresses were named
+//! - `quorum`: blocks that two endpoints must report alike; [`digest`]: what of a block is compared; `readings`: what
+//!   one endpoint reported of blocks before; `second_wait`: how long the second is waited for; [`sample`]: which
+//!   blocks are compared although they concern nobody; `cross_check`: what is read again before it counts as final
+//! - `walk`: slots are read in order, and linked by their parents
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
-//! - [`rules`]: what is listed, and whether wrapped SOL counts as SOL; [`options`]: what an operator says beside the facts
+//! - [`rules`]: what is listed, and whether wrapped SOL counts as SOL; [`options`]: what an operator sets beside the
+//!   facts
 //! - [`read`]: from the bytes of a `getBlock` answer to a block
-//! - [`sender`]: who paid, when balances alone do not report: from a `getTransaction` answer
-//! - [`links`], [`reaction`]: how slots hang together; what follows from a node's refusal
-//! - `wire`, `tx`: the answers as borrowed structs, `scan`: the same of plain blocks, faster; one transaction's balances, checked
+//! - [`sender`]: who paid, when balances alone do not show it: from a `getTransaction` answer
+//! - [`links`], [`reaction`]: how slots are linked; what follows from a node's refusal
+//! - `wire`, `tx`: the answers as borrowed structs; one transaction's balances, checked; `scan`: as `wire`, faster,
+//!   for plain blocks
 //! - `credit`: what each owner gained and lost, and which of it is a credit (`native`, `tokens`)
 //! - `instructions`: the few instructions that move value, for naming a sender and nothing else
 //! - `ata`, `base58`: where an owner's tokens belong; keys as text

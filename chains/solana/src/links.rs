@@ -1,13 +1,13 @@
-//! How blocks hang together: what the slots between two blocks are.
+//! How blocks are linked: what the slots between two blocks are.
 //!
-//! A slot without a block is reported by nothing but the next block, whose parent lies before it. No error, no null and no
-//! list of slots is ever proof that a slot is empty: each may mean that this node does not have the block.
+//! Only the next block proves that a slot holds no block: its parent lies before that slot. No error, no null and no
+//! list of slots ever proves it: each may mean that this node does not have the block.
 
 use std::ops::Range;
 
 use landfall_chain::{BlockRef, Header};
 
-/// How the next block that was read stands to the last one that is connected.
+/// How the next block that was read is linked to the last connected one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Link {
     /// It stands on it. The slots between, if any, are proved to hold no block: with 5 on 3, `skipped` is `4..5`.

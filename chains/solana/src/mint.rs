@@ -1,11 +1,11 @@
-//! What a mint's account says: decimals, who may freeze or take, what a transfer costs, and the extensions of Token-2022.
+//! A mint's account: decimals, who may freeze or take, what a transfer costs, and the extensions of Token-2022.
 //!
-//! The first 82 bytes are the same under both token programs. A mint with extensions is filled up with zeros to the 165
-//! bytes of a token account, then come the kind of the account and the extensions, each as type, length and value. Offsets
-//! and numbers are those of spl-token-2022-interface 3.1.2 (`extension/mod.rs`, `state.rs`).
-//! Promises: an account that is not whole, or whose extensions reach into each other, is an error, never a part of the
-//! list; a type that is not known is reported by its number and counts as a risk. Of values only those are read that say who
-//! may take, what is kept of a transfer, and in which state accounts begin.
+//! The first 82 bytes are the same under both token programs. A mint with extensions is filled up with zeros to the
+//! 165 bytes of a token account. Then come the kind of the account and the extensions, each as type, length and value.
+//! Offsets and numbers are those of spl-token-2022-interface 3.1.2 (`extension/mod.rs`, `state.rs`). Promises: an
+//! account that is not whole, or whose extensions overlap, is an error, never a part of the list. An unknown type is
+//! reported by its number and counts as a risk. Of the values, only those are read that say who may
+//! take, what is kept of a transfer, and in which state accounts begin.
 
 use landfall_chain::{Address, Terms, TransferFee};
 
@@ -17,7 +17,7 @@ const DECIMALS: usize = 44;
 const INITIALIZED: usize = 45;
 const FREEZE_AUTHORITY: usize = 46;
 const FREEZE_AUTHORITY_KEY: usize = 50;
-/// How long a token account is without extensions: so far a mint with extensions is filled up, and its kind follows.
+/// How long a token account is without extensions: a mint with extensions is filled up to here, and its kind follows.
 const TOKEN_ACCOUNT_BYTES: usize = 165;
 const KIND_MINT: u8 = 1;
 /// An account of this length is a multisig, whatever it holds: mints avoid it.
@@ -25,7 +25,7 @@ const MULTISIG_BYTES: usize = 355;
 /// Nothing is written behind it.
 const END: u16 = 0;
 const TRANSFER_FEE: u16 = 1;
-/// Where the fee that was set last stands in its extension: behind two authorities, what is withheld and the fee before.
+/// Where the newest fee stands in its extension: behind two authorities, what is withheld and the fee before.
 const NEWER_FEE_MAXIMUM: usize = 98;
 const NEWER_FEE_POINTS: usize = 106;
 const PERMANENT_DELEGATE: u16 = 12;
@@ -33,8 +33,12 @@ const DEFAULT_ACCOUNT_STATE: u16 = 6;
 const STATE_FROZEN: u8 = 2;
 const FROZEN_BY_DEFAULT: &str = "default_account_state_frozen";
 
-/// The extensions that a mint may have: number, name, whether by it others than its owner may move, stop, hide or shrink
-/// a holding, and how many bytes it has where that is always the same. The numbers between belong to token accounts.
+/// The extensions that a mint may have:
+/// - number and name
+/// - whether others than the owner may move, stop, hide or shrink a holding by it
+/// - how many bytes it has, where that is always the same
+///
+/// The numbers between belong to token accounts.
 const EXTENSIONS: [(u16, &str, bool, Option<usize>); 19] = [
     (TRANSFER_FEE, "transfer_fee_config", true, Some(108)),
     (3, "mint_close_authority", true, Some(32)),

@@ -1,9 +1,9 @@
-//! What each endpoint said a moment ago, so that it is not asked again at once: a cluster makes several blocks a second, and
-//! light calls are counted.
+//! What each endpoint reported a moment ago, so that it is not asked again at once: a cluster makes several blocks a
+//! second, and light calls are counted.
 //!
-//! Promises: what is kept is the endpoint's own word and is reported for no other's; it is kept for times, never for slots;
-//! with a poll of 0 nothing is kept. What is told of an older word is late by that at most, and never wrong by it: what
-//! was final stays so, and of the newest block less is reported than there is.
+//! Promises: what is kept is the endpoint's own report and is never used as another one's. It is kept for times, never
+//! for slots; with a poll of 0 nothing is kept. An older report is late by that time at most, and never wrong for it:
+//! what was final stays so, and the newest block is only older than it could be.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -12,17 +12,18 @@ use std::time::Duration;
 use landfall_chain::{BlockHash, BlockRef};
 use tokio::time::Instant;
 
-/// However rarely is polled, whoever is woken up may look as often.
+/// However rare the polls are, wake-ups may make more of them.
 const CONFIRMED_KEPT_MAX: Duration = Duration::from_millis(1_200);
-/// By which part of a poll words are given up before their time: no poll begins exactly when it is due.
+/// By which part of a poll reports end before their time: no poll begins exactly when it is due.
 const EARLY_PART: u32 = 16;
-/// How many polls a word on what is final is kept for. Where it says more than before, two more light calls may follow: a
-/// header at the endpoint that is ahead, and a list where slots hold no block.
+/// How many polls a report of what is final is kept for. When the next one is higher, two more light calls may follow:
+/// a header at the endpoint that is ahead, and a list where slots hold no block.
 const FINALIZED_POLLS: u32 = 5;
-/// How many polls a newest block stands for where a node answers behind the same address that has not reached it: some five
-/// seconds.
+/// How many polls a newest block stands for while a node behind the same address answers that has not reached it: some
+/// five seconds.
 const BEHIND_POLLS: u32 = 6;
-/// For how many polls a node must not be behind what was reported before it: then a cluster may have been set back.
+/// For how many polls a node must have reached what was reported before it. After that a cluster may have been set
+/// back.
 const REACHED_POLLS: u32 = 33;
 
 /// What is kept of all endpoints of a network, by their names.
@@ -37,7 +38,7 @@ pub(crate) struct PollCache {
 pub(crate) struct Polled {
     pub(crate) confirmed: Option<PolledBlock>,
     pub(crate) finalized: Option<PolledBlock>,
-    /// By slot; `None` where it has no block to tell of.
+    /// By slot; `None` where it has no block to report.
     hashes: BTreeMap<u64, (Option<BlockHash>, Instant)>,
 }
 
@@ -68,24 +69,24 @@ impl PollCache {
         (self.poll - self.poll / EARLY_PART).min(CONFIRMED_KEPT_MAX)
     }
 
-    /// The same of what is final, and of the hash of a slot.
+    /// The same for what is final, and for the hash of a slot.
     pub(crate) fn finalized_for(&self) -> Duration {
         self.poll * FINALIZED_POLLS - self.poll / EARLY_PART
     }
 
-    /// For how long a word stands where a node says that it has not reached it.
+    /// For how long a report stands while a node says that it has not reached it.
     pub(crate) fn behind_for(&self) -> Duration {
         self.poll * BEHIND_POLLS
     }
 
-    /// For how long a node must have reached a word to be asked.
+    /// For how long a node must have reached a report to be asked.
     pub(crate) fn reached_for(&self) -> Duration {
         self.poll * REACHED_POLLS
     }
 }
 
 impl Polled {
-    /// Its word on a slot, where it has given one: `Some(None)` is that it has no block there.
+    /// Its report of a slot, if it has given one: `Some(None)` is that it has no block there.
     pub(crate) fn hash(&self, slot: u64, within: Duration) -> Option<Option<BlockHash>> {
         self.hashes.get(&slot).filter(|(_, at)| at.elapsed() < within).map(|(hash, _)| *hash)
     }
@@ -109,7 +110,7 @@ impl PolledBlock {
         PolledBlock { block, polled_at: now, asked_at: now }
     }
 
-    /// The same, of which a node was asked that had not reached it.
+    /// The same, after a node was asked for it that had not reached it.
     pub(crate) fn asked(self, now: Instant) -> Self {
         PolledBlock { asked_at: now, ..self }
     }

@@ -1,9 +1,10 @@
-//! Whether endpoints that reported the same block agree on it, and what is believed then. Nothing of a block is covered by a root
-//! on Solana: that two report it alike is all the proof there is.
+//! Whether endpoints that reported the same block agree on it, and what is believed then. No root covers a block on
+//! Solana: that two report it alike is all the proof there is.
 //!
-//! Promises: two that agree are believed, whatever a third one says, and who tells that very block otherwise is wrong;
-//! where several reported one block and no two of them alike, nobody is believed. Who shows another block in the slot stands
-//! on another branch, or lags: that is no lie, and no second word either. Pure: who is asked, and when, is `source`'s.
+//! Promises: two that agree are believed, whatever a third one says; one that reports that very block otherwise is
+//! wrong. Where several reported one block and no two of them alike, none is believed. One that shows another block in
+//! the slot is on another branch, or lags: that is no lie, and no vote either. Pure: who is asked, and when, is
+//! `source`'s.
 
 use landfall_chain::{Block, BlockRef, Chain, Proof};
 
@@ -12,7 +13,7 @@ use crate::dialect::Endpoint;
 use crate::digest::Digest;
 use crate::error::SolanaError;
 
-/// What an endpoint told of the block in a slot.
+/// What an endpoint reported of the block in a slot.
 pub(crate) type Reported<'p> = (&'p Endpoint, Witnessed);
 
 /// A reading, or what is left of an earlier one.
@@ -22,7 +23,8 @@ pub(crate) struct Witnessed {
     pub(crate) block: Option<Block>,
 }
 
-/// What endpoints told of the block in a slot, and why others did not; whether those whose word would count all lack it.
+/// What endpoints reported of the block in a slot, and why others did not. `all_lack`: all others whose vote would
+/// count answered that they do not have it.
 #[derive(Debug)]
 pub(crate) struct Testimony<'p> {
     pub(crate) slot: u64,
@@ -31,7 +33,7 @@ pub(crate) struct Testimony<'p> {
     pub(crate) all_lack: bool,
 }
 
-/// A block that two reported, and who reported it otherwise.
+/// A block that two reported, and those that reported it otherwise.
 #[derive(Debug)]
 pub(crate) struct Agreed<'p> {
     pub(crate) digest: Digest,
@@ -68,7 +70,7 @@ pub(crate) fn believed<'p>(
     });
     let wrong = wrong.collect();
     let reported = reported.iter_mut().filter(|(_, one)| one.digest == digest).find_map(|(_, one)| one.block.take());
-    // Of those that agree one at least was read just now: only one earlier word is kept of a block.
+    // One of those that agree was read just now: of a block only one earlier report is kept.
     let block =
         reported.ok_or_else(|| unwitnessed(chain, format!("block {} was told before", digest.block), missing))?;
     Ok(Agreed { digest, block: Block { proof: Proof::TwoEndpoints, ..block }, wrong })
@@ -113,7 +115,7 @@ fn unwitnessed(chain: Chain, reported: String, missing: &[String]) -> SolanaErro
     SolanaError::Unwitnessed { chain, reported, missing, all_lack: false }
 }
 
-/// Who was asked first says nothing of who lies.
+/// Sorted: the order of asking says nothing of who lies.
 pub(crate) fn names<'p>(endpoints: impl Iterator<Item = &'p Endpoint>) -> String {
     let mut names: Vec<&str> = endpoints.map(|endpoint| endpoint.id.as_str()).collect();
     names.sort_unstable();

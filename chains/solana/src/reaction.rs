@@ -1,29 +1,29 @@
 //! What follows when a node refuses a call: one table, by the codes of agave's `custom_error.rs` and of providers.
 //!
-//! There is no answer among them that says "this slot is empty": that is for the next block's parent to say (`links`).
-//! Deliberately not here: a null, which is an answer that lacks what was asked for (`calls`), and silence, other statuses of
-//! HTTP and what is no JSON, which say nothing of Solana (`landfall_rpc`: the endpoint rests, and another is asked).
+//! No answer among them says "this slot is empty": the next block's parent says that (`links`). Deliberately not here:
+//! a null, which is an answer without what was asked for (`calls`). No answer, other statuses of HTTP and what is no
+//! JSON say nothing of Solana (`landfall_rpc`: the endpoint cools down, and another is asked).
 
 /// What to do about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reaction {
-    /// The slot stays open: not there yet, or not there any more, or empty. Wait, then list the slots again and let the
-    /// parents report; a block that must be there is asked for elsewhere.
+    /// The slot stays open: not there yet, or not there any more, or empty. Wait, then list the slots again and let
+    /// the parents decide; a block that must be there is asked for elsewhere.
     LeaveOpen,
     /// As before, but this node will not get it any more: ask one that keeps more history.
     AskArchive,
-    /// It is on its way there, about a slot from now: another endpoint meanwhile, and this one again at the next look.
+    /// It will be there in about a slot: ask another endpoint meanwhile, and this one again with the next try.
     AskAgain,
-    /// Another endpoint: this one is behind, ill, or does not know what others know.
+    /// Ask another endpoint: this one is behind, broken, or does not know what others know.
     AskElsewhere,
-    /// Another endpoint, and this one only after a pause that grows.
+    /// Ask another endpoint, and this one only after a pause that grows.
     BackOff,
     /// Ask for transactions up to this version, where the node names it; where that was done before, a person must act.
     RaiseVersion { to: Option<u8> },
-    /// This endpoint can never answer such calls: it rests, its status says what a person should do about it, and where it goes on
-    /// for five minutes it is an alarm of the chain until it answers one.
+    /// This endpoint can never answer such calls: it cools down, and its status says what a person should do about it.
+    /// If it lasts for five minutes it is an alarm of the chain, until the endpoint answers one.
     Drop,
-    /// Our question was wrong for it: the same, and a person must look.
+    /// Our question was wrong for it: the same, and a person must look at it.
     Page,
 }
 
@@ -48,7 +48,7 @@ impl Reaction {
             -32012..=-32010 | -32021 => Reaction::Drop,
             // Invalid request, unknown method, wrong parameters.
             -32602..=-32600 => Reaction::Page,
-            // What providers say of too many calls; what nobody has heard of.
+            // What providers report for too many calls; every unknown code.
             -32429 | 429 => Reaction::BackOff,
             _ => Reaction::AskElsewhere,
         }

@@ -1,9 +1,9 @@
 //! From the bytes of a `getBlock` answer to a block.
 //!
-//! Pure: what it stands on and who else says the same is for the source to find out. It is a candidate until then, and
-//! one endpoint's word after that: Solana's blockhash covers no balances that could be recomputed.
-//! Promises: all transactions are in it, or it is refused; a transaction stands in it once, however often it is on record there
-//! (SIMD-0297: one of a durable nonce may fail before it succeeds, and behind that).
+//! Pure: the source checks what it stands on, and whether others report the same. It is a candidate until then, and
+//! one endpoint's report after that: Solana's blockhash covers no balances that could be recomputed. Promises: all
+//! transactions are in it, or it is refused. A transaction is in it once, even if the block records it several times
+//! (SIMD-0297: one of a durable nonce may fail before it succeeds, and after).
 
 use std::ops::RangeInclusive;
 
@@ -153,8 +153,8 @@ impl<'r> Taken<'r> {
             }
             Entry::Occupied(mut entry) => {
                 let seen = entry.get_mut();
-                // agave keeps one record of a signature in a slot, and reports it each time (`map_transactions_to_statuses` in
-                // ledger/src/blockstore.rs).
+                // agave keeps one record of a signature in a slot, and reports it each time
+                // (`map_transactions_to_statuses` in ledger/src/blockstore.rs).
                 if seen.last == record {
                     return Ok(());
                 }
@@ -192,7 +192,7 @@ pub(crate) fn signature(tx: &Tx<'_>) -> Result<[u8; 64], Unusable> {
     base58::signature(tx.signature).ok_or(Unusable::Signature { index: tx.index })
 }
 
-/// A transaction by its first signature. It uses up nothing that balances report: its blockhash stands in the message,
+/// A transaction by its first signature. Balances do not show what it used up: its blockhash stands in the message,
 /// which is not asked for.
 fn reference(signature: [u8; 64]) -> TxRef {
     TxRef { id: TxId::Solana(signature), life: TxLife::Block }

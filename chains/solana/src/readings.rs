@@ -1,8 +1,9 @@
-//! What one endpoint told of blocks that nobody else has reported: when a block turns out to concern somebody, only a second
-//! endpoint has to report it, and the first is not asked for its megabytes again.
+//! What one endpoint reported of blocks that no other has reported. When a block turns out to concern somebody, only a
+//! second endpoint has to report it; the first is not asked for its megabytes again.
 //!
-//! Promises: each word serves one comparison that came to an end; whoever reads the block once more, to judge by it, has it
-//! reported anew by both. At most [`READINGS_MAX`] are kept, the newest; of a block without one, both are asked.
+//! Promises: each report serves one finished comparison. A caller who reads the block once more, to judge by it, gets
+//! both reports anew. At most [`READINGS_MAX`] are kept, the newest; for a block without one, both endpoints are
+//! asked.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -13,7 +14,7 @@ use crate::digest::Digest;
 /// More than a watcher reads ahead of what it records.
 const READINGS_MAX: usize = 256;
 
-/// Who reported a block, and what it comes to.
+/// Which endpoint reported a block, and the digest of that.
 #[derive(Clone, Debug)]
 pub(crate) struct KeptReading {
     pub(crate) endpoint: String,
@@ -35,12 +36,12 @@ impl Readings {
         });
     }
 
-    /// What was told of the block in `slot`.
+    /// What was reported of the block in `slot`.
     pub(crate) fn of(&self, slot: u64) -> Option<KeptReading> {
         self.with(|readings| readings.iter().find(|reading| reading.digest.block.number == slot).cloned())
     }
 
-    /// What was told of blocks in these slots; what was kept first comes first. What lies below is forgotten.
+    /// What was reported of blocks in these slots, in the order of keeping. What lies below is forgotten.
     pub(crate) fn within(&self, slots: &RangeInclusive<u64>) -> Vec<KeptReading> {
         self.with(|readings| {
             readings.retain(|reading| reading.digest.block.number >= *slots.start());

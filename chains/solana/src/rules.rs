@@ -16,7 +16,7 @@ use crate::networks;
 use crate::options::Options;
 use crate::tx::Holding;
 
-/// The mint of wrapped SOL under the older token program; whoever holds it holds as many lamports in that account.
+/// The mint of wrapped SOL under the older token program; its accounts hold as many lamports as tokens.
 pub const WRAPPED_SOL: &str = "So11111111111111111111111111111111111111112";
 
 /// What wrapped SOL is. Either way no lamport counts twice.
@@ -63,7 +63,7 @@ pub(crate) enum Listed<'r> {
 }
 
 impl Rules {
-    /// What `network` lists; what its file says beside that is taken from there.
+    /// What `network` lists; what its file says beside that comes from there.
     pub fn of(network: &Network) -> Self {
         let facts = networks::of(network.chain);
         let program_of = |id| {
@@ -80,7 +80,7 @@ impl Rules {
         Rules { wrapped: facts.map_or(Wrapped::Token, |facts| facts.wrapped), mints }
     }
 
-    /// The same, with what an operator says of it.
+    /// The same, with an operator's settings.
     #[must_use]
     pub fn with_options(mut self, options: &Options) -> Self {
         for (id, program) in &options.programs {
@@ -94,13 +94,13 @@ impl Rules {
         self.with_wrapped(wrapped)
     }
 
-    /// The same, with another word on wrapped SOL.
+    /// The same, with another setting for wrapped SOL.
     #[must_use]
     pub fn with_wrapped(self, wrapped: Wrapped) -> Self {
         Rules { wrapped, ..self }
     }
 
-    /// All of it, in words that are the same for the same rules.
+    /// All of it, as a text that is the same for the same rules.
     pub(crate) fn words(&self) -> String {
         let mints: BTreeMap<&String, &Mint> = self.mints.iter().collect();
         format!("{:?} {mints:?}", self.wrapped)
@@ -119,9 +119,10 @@ impl Rules {
         self.mints.get(mint).into_iter().flat_map(Mint::programs)
     }
 
-    /// The accounts through which `owner` can be credited: the owner's own, and the associated ones of each listed mint,
-    /// under both programs where the mint's is not known. Other token accounts are not eligible. Wrapped SOL is among them whatever it
-    /// counts as: what comes there and is no credit stands on record, and who pays into it need not name its owner.
+    /// The accounts through which `owner` can be credited: the owner's own, and the associated ones of each listed
+    /// mint, under both programs where the mint's is not known. Other token accounts are not eligible. Wrapped SOL is
+    /// always among them: what comes there and is no credit stands on record, and whoever pays into it need not name
+    /// its owner.
     pub(crate) fn accounts_of(&self, owner: &[u8; 32]) -> Vec<[u8; 32]> {
         let mut accounts = BTreeSet::new();
         for mint in self.mints.values() {
@@ -132,8 +133,8 @@ impl Rules {
         std::iter::once(*owner).chain(accounts).collect()
     }
 
-    /// The token accounts in which `owner` has a listed asset: the associated ones of its mint; of SOL, that of wrapped SOL where
-    /// that is SOL.
+    /// The token accounts in which `owner` has a listed asset: the associated ones of its mint; for SOL, that of
+    /// wrapped SOL if that counts as SOL.
     pub(crate) fn places_of(&self, owner: &[u8; 32], asset: &AssetId) -> Vec<TokenPlace> {
         let place = |program, mint| ata::of(owner, program, &mint).map(|account| TokenPlace { account, program, mint });
         match asset {

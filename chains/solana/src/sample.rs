@@ -1,10 +1,10 @@
-//! Which blocks two endpoints are compared on though nothing in them concerns anybody: one in 32.
+//! Which blocks two endpoints are compared on although nothing in them concerns anybody: one in 32.
 //!
-//! An endpoint that leaves transactions out shows no hit, so nobody would ask another one for the block. One in 32 costs a
-//! second endpoint 3% of what reading costs the first, and finds one that spoils every block within some ten seconds, one
-//! that spoils each hundredth within half an hour.
-//! Which blocks these are follows from their hash and a key: the same ones however often they are read, and none that an
-//! endpoint could spare while it lies, as long as it does not know the key.
+//! An endpoint that leaves transactions out shows no hit, so nobody would ask another one for the block. One in 32
+//! costs a second endpoint 3% of what reading costs the first. It finds one that spoils every block within some ten
+//! seconds, and one that spoils each hundredth within half an hour. Which blocks these are follows from their hash and
+//! a key. They are the same ones however often they are read. An endpoint that does not know the key cannot leave them
+//! out while it lies.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

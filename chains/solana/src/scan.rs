@@ -1,26 +1,26 @@
-//! A block's text read in one pass over its bytes, where it is plain: as nodes write it, without spaces and escapes, in the
-//! shape `accounts`.
+//! A plain block's text, read in one pass over its bytes: as nodes write it, without spaces and escapes, in the shape
+//! `accounts`.
 //!
-//! It is the same reading as `wire`'s at a third of the time, for most of a block is names of fields and keys that are only
-//! passed over. Promises: what it takes is JSON, every byte of it, and reads as `wire` would read it; whatever is not plain,
-//! is reported twice, or is missing, it does not take, and says nothing of: then `wire` reads it from the start, and its word on
-//! what is wrong counts.
+//! It is the same reading as `wire`'s in a third of the time, for most of a block is names of fields and keys that are
+//! only skipped. Promises: what it accepts is JSON, every byte of it, and reads as `wire` would read it. It does not
+//! accept what is not plain, is reported twice, or is missing, and does not say why: then `wire` reads it from the
+//! start, and decides what is wrong.
 
 use std::mem;
 
 use crate::wire::{WireAmount, WireBody, WireHeader, WireKey, WireMeta, WireTokenBalance, WireTx};
 
-/// How deep what is passed over may be nested; an error of a transaction is 4 deep.
+/// How deep a skipped value may be nested; an error of a transaction is 4 deep.
 const DEPTH_MAX: usize = 16;
-/// How many bytes are looked at before it is asked whether one of them was odd.
+/// How many bytes are read before it is checked whether one of them was odd.
 const PART: usize = 4_096;
 /// The lowest bit of each byte.
 const ONES: u64 = 0x0101_0101_0101_0101;
 /// As many digits are never more than 64 bits hold.
 const DIGITS_SAFE: usize = 19;
 
-/// The block that `text` reports, its transactions shown one by one until one of them is not wanted; `None` where it is
-/// not plain.
+/// The block that `text` reports, its transactions shown one by one until one of them is not wanted; `None` where it
+/// is not plain.
 pub(crate) fn block<'a>(text: &'a str, mut take: impl FnMut(&WireTx<'a>) -> bool) -> Option<WireHeader<'a>> {
     if !is_plain(text.as_bytes()) {
         return None;
@@ -52,11 +52,12 @@ fn is_plain(text: &[u8]) -> bool {
     !text.chunks(PART).any(|part| part.iter().fold(false, is_odd))
 }
 
-/// Where the next one stands. Strings are short: a search that is made for long texts costs as much to begin as this in all.
+/// Where the next one is. Strings are short: to begin a search that is made for long texts costs as much as all of
+/// this one.
 fn quotation_mark(text: &[u8]) -> Option<usize> {
     let (words, rest) = text.as_chunks();
     for (place, word) in words.iter().enumerate() {
-        // Zero where one stands; the lowest byte of these that was zero is marked, and maybe some above it.
+        // A byte is zero where one stands; the lowest zero byte is marked, and maybe some above it.
         let marks = u64::from_le_bytes(*word) ^ (ONES * u64::from(b'"'));
         let marked = marks.wrapping_sub(ONES) & !marks & (ONES << 7);
         if marked != 0 {
@@ -67,7 +68,7 @@ fn quotation_mark(text: &[u8]) -> Option<usize> {
     Some(text.len() - rest.len() + at)
 }
 
-/// Takes in a field that must not be reported twice.
+/// Sets a field that must not be reported twice.
 fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
     field.replace(value).is_none().then_some(())
 }
@@ -138,7 +139,7 @@ impl<'a> Scan<'a> {
         key.map(WireKey::Reported)
     }
 
-    /// One as agave writes it, by what stands between its values: half of a block is keys.
+    /// One as agave writes it, by the text between its values: half of a block is keys.
     fn usual_key(&mut self) -> Option<WireKey<'a>> {
         self.word(r#"{"pubkey":"#)?;
         let key = self.string()?;
@@ -253,7 +254,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The items of a list, in the room of one that is needed no more.
+    /// The items of a list, in the room of one that is no longer needed.
     fn all<T>(&mut self, room: &mut Vec<T>, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let mut all = mem::take(room);
         all.clear();
@@ -276,7 +277,7 @@ impl<'a> Scan<'a> {
         self.text.get(start..start + length)
     }
 
-    /// One that is whole and not below 0. What may follow it in a number that is neither, follows no value.
+    /// A whole number that is not below 0. What may follow it in another number follows no value.
     fn number(&mut self) -> Option<u64> {
         let (start, mut number) = (self.at, 0_u64);
         let rest = &self.text.as_bytes()[start..];
@@ -501,7 +502,7 @@ mod tests {
             for (at, pick, cut) in flaws {
                 let at = (0..=at.index(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
                 let end = (at + cut..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
-                // Of 12 flaws one only takes away.
+                // One of 12 flaws only removes text.
                 text.replace_range(at..end, if cut == 11 { "" } else { PIECES[pick] });
                 agree(&text);
             }

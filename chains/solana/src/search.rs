@@ -1,10 +1,11 @@
-//! Where to look for single addresses: the slots that their signatures name, at two endpoints where there are two.
+//! In which slots to look for single addresses: those that their signatures name, at two endpoints where there are
+//! two.
 //!
-//! Nothing on Solana proves that a list of signatures is whole. So what either of two endpoints names is looked at, and the
-//! level says whether two of them named all of it. Promises: as many endpoints as must agree on what is final have reported
-//! their lists, each down to the end of the range, or it is an error.
-//! Deliberately not here: token accounts that are not the owner's associated ones. Nothing reports which of them there were,
-//! and what arrives there is not credited; reading slot by slot finds it.
+//! Nothing on Solana proves that a list of signatures is whole. So every slot that either of two endpoints names is
+//! read, and the proof says whether two of them named all of it. Promises: as many endpoints as must agree on what is
+//! final have reported their lists, each down to the end of the range, or it is an error. Deliberately not here: token
+//! accounts that are not the owner's associated ones. Nothing reports which of them there were, and what arrives there
+//! is not credited; reading slot by slot finds it.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -21,7 +22,7 @@ use crate::source::SolanaSource;
 
 /// How many slots one search names at most: eight bytes each, some times over.
 const NAMED_MAX: usize = 200_000;
-/// How many lists must hold all that is known before two endpoints are said to agree.
+/// How many lists must hold all that is known before two endpoints count as agreeing.
 const WITNESSES: usize = 2;
 
 impl AddressSource for SolanaSource {
@@ -79,7 +80,7 @@ impl SolanaSource {
         let (whole, must) = (lists.len(), self.pool.must_agree().min(WITNESSES));
         if whole < must {
             let no_history = |first| SolanaError::NoHistory { chain: self.pool.chain(), from, first, whole, must };
-            // Who could not be asked may keep it.
+            // One that could not be asked may keep it.
             return Err(last
                 .or_else(|| starts.into_iter().min().map(no_history))
                 .unwrap_or_else(|| self.pool.nobody()));

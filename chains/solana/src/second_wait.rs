@@ -1,8 +1,8 @@
-//! How long a second endpoint is waited for that has not got a block yet.
+//! How long a second endpoint is waited for that does not have a block yet.
 //!
-//! Nodes are some slots apart, so a short wait spares reading the block once more; but who is far behind must not cost each block
-//! that wait. Promises: who was waited for in vain is waited for again only when it has come as far as it was waited for, or, where
-//! it was there and lacked the block, when it has reported one; nobody is waited for with what is final, which is there by now or
+//! Nodes are some slots apart, so a short wait saves reading the block once more. But one that is far behind must not
+//! cost each block that wait. Promises: after a wait in vain, an endpoint is waited for again once its head has
+//! reached that slot; if it had, once it reports a block. Nothing final is waited for: an endpoint has it by now, or
 //! not at all.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ const WAIT_MAX: Duration = Duration::from_millis(1_500);
 #[derive(Debug)]
 pub(crate) struct Patience {
     pub(crate) most: Duration,
-    /// Who was waited for in vain, by name: up to which slot it must have come before it is waited for again.
+    /// The endpoints that were waited for in vain, by name: which slot each must reach before it is waited for again.
     in_vain: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -33,13 +33,13 @@ impl Patience {
         Patience { most, in_vain: Mutex::default() }
     }
 
-    /// Whether any of these may still come to have it.
+    /// Whether any of these may still get it.
     pub(crate) fn is_left(&self, lacked: &Lacked) -> bool {
         let (lacked, in_vain) = (lacked.all(), lock(&self.in_vain));
         lacked.iter().any(|(id, lack)| in_vain.get(id).is_none_or(|until| lack.head >= Some(*until)))
     }
 
-    /// They were waited for with the block in `slot`, and did not come to have it.
+    /// They were waited for with the block in `slot`, and did not get it.
     pub(crate) fn is_spent(&self, lacked: &Lacked, slot: u64) {
         let (lacked, mut in_vain) = (lacked.all(), lock(&self.in_vain));
         for (id, lack) in lacked.iter() {
@@ -58,12 +58,12 @@ impl Patience {
     }
 }
 
-/// Who was asked for one block and had it not, by name.
+/// The endpoints that were asked for one block and did not have it, by name.
 #[derive(Default)]
 pub(crate) struct Lacked(Mutex<BTreeMap<String, Lack>>);
 
 struct Lack {
-    /// How far it had come by its own word.
+    /// Its own newest block then.
     head: Option<u64>,
     /// That was not as far as the block.
     is_behind: bool,
@@ -85,7 +85,7 @@ impl Lacked {
         }
     }
 
-    /// Asking it came to nothing when its newest block was `head`.
+    /// It failed when its newest block was `head`.
     pub(crate) fn note(&self, endpoint: &Endpoint, head: Option<u64>, error: &SolanaError) {
         if is_not_found(error) {
             let lack = Lack { head, is_behind: false, error: error.clone() };
@@ -104,6 +104,6 @@ impl Lacked {
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change leaves it whole: a panic elsewhere says nothing of it.
+    // Each change leaves it whole: a panic elsewhere does not matter.
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,14 +1,14 @@
-//! Who paid, by four rules; which of them spoke is recorded.
+//! Who paid, by four rules; the rule that decided is recorded.
 //!
-//! 1. Exactly one owner lost of the asset: reported by balances alone, in every block.
-//! 2. Several did, or none: whose instruction sent to the recipient. The owner of the account that was drawn on, never
-//!    the delegate who signed for it; of one that was made and closed within the transaction, which no balance reports the
-//!    owner of, who closed it; of several, who sent most.
+//! 1. Exactly one owner lost of the asset: balances alone show it, in every block.
+//! 2. Several did, or none: whoever sent to the recipient by an instruction. That is the owner of the account that was
+//!    drawn on, never the delegate who signed for it. No balance shows the owner of an account that was made and
+//!    closed within the transaction: there it is who closed it. Of several senders, the one who sent most.
 //! 3. Nobody did, and it was minted: the mint authority.
 //! 4. Else the fee payer, who at least wanted it.
 //!
 //! Rules 2 and 3 need the instructions, which are asked for only of transactions that pay us. They name a sender and
-//! nothing else: no amount is ever taken from them.
+//! nothing else: no amount ever comes from them.
 
 use landfall_chain::{Address, AssetId, AssetTransfer, Payer, SenderRule, TxId};
 
@@ -24,7 +24,7 @@ use crate::wire::{WireProgram, WireTx};
 /// Who paid `transfer`, by `answer`, the result of `getTransaction` with encoding `json`: by the rules 2 to 4.
 ///
 /// # Errors
-/// An answer that is not whole, or reports another transaction.
+/// An answer that is not whole, or is of another transaction.
 pub fn by_instructions(rules: &Rules, answer: &str, transfer: &AssetTransfer) -> Result<Payer, Unusable> {
     let wire: WireTx<'_> = parse("a transaction", answer)?;
     let tx = Tx::of(0, &wire)?;
@@ -70,7 +70,7 @@ fn is_paid_by(rules: &Rules, tx: &Tx<'_>, transfer: &AssetTransfer, sent: &Sent)
     }
 }
 
-/// Who owned what was drawn on: of a token account its owner before, or who closed it, else the account.
+/// Who owned what was drawn on: of a token account its owner before, or who closed it, else the account itself.
 fn owner_of<'a>(tx: &Tx<'a>, sent: &Sent) -> &'a str {
     tx.token_owner(sent.from).unwrap_or(tx.keys[sent.closed_by.unwrap_or(sent.from)])
 }

@@ -1,17 +1,19 @@
-//! In which slots accounts were named: `getSignaturesForAddress`, page by page, down to the end of a range or of all there
-//! is.
+//! In which slots accounts were named: `getSignaturesForAddress`, page by page, down to the end of a range or of the
+//! history.
 //!
-//! Only slots are taken from it. The order of signatures within a slot differs from call to call and from storage to
-//! storage (solana#22456, solana#35521), and one signature may stand in several slots, failed and then successful
-//! (SIMD-0297): a block is read whole, so one signature of a slot is as good as all of them. Failed transactions count,
-//! too: they cost their payer a fee.
+//! Only slots are used. The order of signatures within a slot differs from call to call and from storage to storage
+//! (solana#22456, solana#35521). One signature may stand in several slots, failed and then successful (SIMD-0297). A
+//! block is read whole, so one signature of a slot is as good as all of them. Failed transactions count, too: they
+//! cost their payer a fee.
 //!
-//! Promises: newest first, a page begins where the one before it ended, or the endpoint is left; `before` is never
-//! dropped, and pages that lead round in a circle are no list; an error is never an end, nor is a short page; what an
-//! endpoint has pruned is never taken for nothing. An empty page is what a node reports, too, that does not know where the page
-//! begins (agave's blockstore and its Bigtable did): the end is a page that shows the oldest signatures again and nothing behind
-//! them, and a list that shows no such end is no list. Of an account of which nothing at all is reported, that is one
-//! endpoint's word, as is every end: who else says so is for the source to ask.
+//! Promises:
+//! - Newest first: a page begins where the one before it ended, or the endpoint is left. `before` is never dropped.
+//!   Pages that go round in a circle are no list.
+//! - An error is never an end, nor is a short page. What an endpoint has pruned never counts as nothing.
+//! - An empty page is no end: a node also reports one that does not know where the page begins (agave's blockstore and
+//!   its Bigtable did). The end is a page that shows the oldest signatures again and nothing behind them; a list
+//!   without such an end is no list.
+//! - That nothing is reported of an account is one endpoint's report, as is every end: the source asks others.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::RangeInclusive;
@@ -42,7 +44,7 @@ const STALE_MAX: u32 = 8;
 const PAUSES: [Duration; 4] =
     [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(8)];
 
-/// Slots, the oldest of them: what is above the first one that found no room is left for another search.
+/// The oldest slots: what is above the first one without room is left for another search.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Slots {
     range: RangeInclusive<u64>,
@@ -65,7 +67,7 @@ impl Slots {
         }
     }
 
-    /// Takes in what another list shows.
+    /// Adds what another list shows.
     pub(crate) fn merge(&mut self, other: &Slots) {
         self.range = *self.range.start()..=self.through().min(other.through());
         self.found.retain(|slot| self.range.contains(slot));
@@ -91,7 +93,7 @@ impl Slots {
 /// What an endpoint knows of a range.
 pub(crate) enum Listed {
     All(Slots),
-    /// It keeps nothing below this slot, which lies in the range: its silence on the rest says nothing.
+    /// It keeps nothing below this slot, which lies in the range: of the rest it says nothing.
     From(u64),
 }
 
@@ -107,7 +109,7 @@ pub(crate) async fn read_named(
         pages.account();
         list.read_all(account).await?;
     }
-    // What it prunes while it is asked is known behind the last page only.
+    // What it prunes while it is asked is known only after the last page.
     let first = list.first_available().await?;
     Ok(if first > *none.range.start() { Listed::From(first) } else { Listed::All(list.slots) })
 }
@@ -117,7 +119,7 @@ struct List<'a> {
     endpoint: &'a Endpoint,
     pages: &'a Pages<'a>,
     slots: Slots,
-    /// Whether anything would be lost if it began again.
+    /// Whether a new beginning would lose anything.
     has_begun: bool,
 }
 
@@ -161,8 +163,8 @@ impl List<'_> {
                 let reason = format!("nothing new behind a signature of slot {}, page after page", place.lowest);
                 return Err(endpoint.unusable(SIGNATURES, &reason));
             }
-            // Two storages behind one address order a slot in two ways: the same question may have another answer, and where
-            // it has not, the next page leads on.
+            // Two storages behind one address order a slot in two ways: the same question may have another answer, and
+            // if not, the next page goes on.
             if stale.is_multiple_of(2) {
                 before = Some(oldest.signature.to_owned());
             }
@@ -170,8 +172,8 @@ impl List<'_> {
         Err(endpoint.unusable(SIGNATURES, &format!("more than {PAGES_MAX} pages")))
     }
 
-    /// Whether the endpoint shows the oldest signatures again, and nothing behind them: then it is their end, and not its
-    /// ignorance of them.
+    /// Whether the endpoint shows the oldest signatures again, and nothing behind them: then they are the end, and the
+    /// endpoint knows them.
     async fn shows_end(&mut self, account: &str, place: &Place) -> Result<bool, SolanaError> {
         let (endpoint, last) = (self.endpoint, *self.slots.range.end());
         let refused = |error: &NodeError| refused(endpoint, account, error);
@@ -187,8 +189,8 @@ impl List<'_> {
         endpoint.parse(FIRST_AVAILABLE, &answer)
     }
 
-    /// The answer to a call. Once the list has begun, a failure that may pass is asked about again: who limits calls refuses some
-    /// for ever, and a list of thousands that began again each time would never end.
+    /// The answer to a call. Once the list has begun, a failure that may pass is retried: an endpoint that limits
+    /// calls always refuses some, and a list of thousands that began again each time would never end.
     async fn ask(
         &mut self,
         call: impl Fn() -> Call,
@@ -218,7 +220,7 @@ struct Place {
     lowest: u64,
     /// The signatures of that slot.
     seen: HashSet<String>,
-    /// The last signature of the slots above it; none while there are none.
+    /// The last signature of the slots above it; `None` while there are none.
     above: Option<String>,
     /// The last signature of all.
     oldest: Option<String>,
@@ -231,10 +233,11 @@ impl Default for Place {
 }
 
 impl Place {
-    /// Whether a page, which is not empty, tells anything new.
+    /// Whether a page, which is not empty, shows anything new.
     ///
     /// # Errors
-    /// One that begins above the last one's end, or goes up: the newest page is reported by those that do not know `before`.
+    /// A page that begins above the last one's end, or goes up: nodes that do not know `before` report the newest
+    /// page.
     fn advance(&mut self, page: &[Signature<'_>]) -> Result<bool, String> {
         let mut above = self.lowest;
         let mut is_new = false;
@@ -260,7 +263,8 @@ impl Place {
         self.oldest.is_none()
     }
 
-    /// Whether a page that begins above the lowest slot shows signatures of that slot, all of which are known, and no lower slot.
+    /// Whether a page that begins above the lowest slot shows signatures of that slot, all of which are known, and no
+    /// lower slot.
     fn ends_with(&self, page: &[Signature<'_>]) -> bool {
         let mut lowest = page.iter().filter(|reported| reported.slot <= self.lowest).peekable();
         lowest.peek().is_some()

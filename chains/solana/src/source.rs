@@ -1,12 +1,13 @@
 //! Reads a Solana network: tip, headers, blocks with their content, where a transaction is.
 //!
-//! Slots are listed first and read then, each at the endpoint that leads and at the others when it has not got it. A few
-//! slots up to the newest block need no list: each block names its parent.
-//! Promises: what comes back hangs together; no error, no null and no empty list is taken for an empty slot. Where two
-//! endpoints must agree, a block that is read in full was reported alike by two, or does not come back at all, with the reason;
-//! so is one in some that are only looked through. All others are one endpoint's word, and say so. What instructions say
-//! of a sender is asked for only where balances do not tell who paid, and decides about nothing else. Deliberately not
-//! here: when two report a block alike (`witness`), and how long the second one is waited for (`patience`).
+//! Slots are listed first and then read, each at the endpoint that leads, and at the others when that one does not
+//! have it. A few slots up to the newest block need no list: each block names its parent. Promises: the returned
+//! blocks are linked. No error, no null and no empty list counts as an empty slot. Where two endpoints must agree, a
+//! full read returns only a block that two reported alike, or the reason why not. Of the candidates a sample is
+//! compared too, at the latest before it counts as final. All others are one endpoint's report, and say so. The
+//! instructions of a transaction are asked for only where balances do not show who paid, and decide nothing else.
+//! Deliberately not here: when two report a block alike (`quorum`), and how long the second one is waited for
+//! (`second_wait`).
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,16 +39,15 @@ use crate::sample::Sample;
 use crate::second_wait::{Lacked, Patience};
 use crate::walk::{Linked, NOT_FOUND_MAX, linked};
 
-/// How many slots one read covers at most; what is asked for beyond it does not come back. As many as fork points are
-/// looked for in.
+/// How many slots one read covers at most; the rest is not returned. Fork points are searched in as many.
 const SLOTS_MAX: u64 = 256;
 /// How many transactions are asked for at once.
 const TRANSACTIONS_MAX: usize = 4;
 /// Up to how many slots are read without a list, one block after the other from the newest one down.
 const NEAR_SLOTS_MAX: u64 = 10;
-/// How many blocks without a time are looked below for one that has it.
+/// How many blocks below one without a time are read for one that has it.
 const TIMELESS_MAX: usize = 32;
-/// While a second endpoint is waited for, how often it is looked whether its next poll is due.
+/// How often it is checked whether a poll is due, while a second endpoint is waited for.
 const CROSS_CHECK: Duration = Duration::from_millis(100);
 
 /// One Solana network, read over JSON-RPC.
@@ -55,7 +55,7 @@ const CROSS_CHECK: Duration = Duration::from_millis(100);
 pub struct SolanaSource {
     pub(crate) reader: Reader,
     pub(crate) pool: Pool,
-    /// What was told of the chain's end.
+    /// What was reported of the chain's end.
     reported: Mutex<Option<Tip>>,
     readings: Readings,
     sample: Sample,
@@ -73,7 +73,7 @@ impl SolanaSource {
         SolanaSource::at(network, urls.iter().cloned().map(EndpointUrl::from).collect(), &Options::default())
     }
 
-    /// As [`SolanaSource::new`], with headers, and with what an operator says beside the network's facts.
+    /// As [`SolanaSource::new`], with headers, and with what an operator sets beside the network's facts.
     ///
     /// # Errors
     /// As [`SolanaSource::new`], and a header that cannot be sent.
@@ -89,24 +89,24 @@ impl SolanaSource {
         Ok(SolanaSource { reader, pool, reported, readings, sample, patience, cross_check, searching })
     }
 
-    /// With another choice of the blocks that are compared though they are only looked through.
+    /// With another choice of the blocks that are compared although they concern nobody.
     #[must_use]
     pub fn with_sample(self, sample: Sample) -> Self {
         SolanaSource { sample, ..self }
     }
 
-    /// With another patience for a second endpoint that has not got a block yet.
+    /// With another wait for a second endpoint that does not have a block yet.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         SolanaSource { patience: Patience::of(patience), ..self }
     }
 
-    /// Sets how many endpoints must agree on what is final, and whether two must report a block alike: with 1, the word of
-    /// one counts. Two, or one where there is one, if this is not called.
-    /// While the source is at work a person may override it: [`Endpoints::override_agree`].
+    /// Sets how many endpoints must agree on what is final, and whether two must report a block alike: with 1, one
+    /// endpoint's report counts. Without this call it is two, or one where there is only one. An operator may override
+    /// it at run time: [`Endpoints::override_agree`].
     ///
     /// # Errors
-    /// More than are configured, and none.
+    /// More than are configured, and zero.
     pub fn set_agree(&self, agree: usize) -> Result<(), SolanaError> {
         Ok(self.pool.set_agree(agree)?)
     }
@@ -116,12 +116,12 @@ impl SolanaSource {
         self.pool.endpoints()
     }
 
-    /// Told when there may be a new block, as far as `ws` URLs say so while [`SolanaSource::listen`] runs.
+    /// Notified when there may be a new block, if a `ws` URL says so while [`SolanaSource::listen`] runs.
     pub fn wake_up(&self) -> Arc<Notify> {
         self.pool.wake_up()
     }
 
-    /// Listens for wake-ups, for ever. Without a `ws` URL there is nothing to hear.
+    /// Listens for wake-ups, for ever. Without a `ws` URL it does nothing.
     pub fn listen(&self) -> impl Future<Output = ()> + Send + 'static {
         self.pool.listen()
     }
@@ -150,7 +150,7 @@ impl BlockSource for SolanaSource {
 
     async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
         let range = narrow(range);
-        // Who looked through a slot and wants it in full knows that there is a block.
+        // A slot of which a reading is kept, and which is wanted in full, is known to hold a block.
         let is_known =
             read.proof == ReadProof::Full && range.start() == range.end() && self.readings.of(*range.start()).is_some();
         let block = |wanted| self.block(wanted, read);
@@ -161,7 +161,7 @@ impl BlockSource for SolanaSource {
         };
         let mut blocks = self.timed(blocks).await?;
         if read.lane == Lane::Traces {
-            // Balances have reported all of it in the other lane.
+            // Balances have shown all of it in the other lane.
             for block in &mut blocks {
                 block.transfers.clear();
                 block.debits = Debits::Net(Vec::new());
@@ -187,7 +187,7 @@ impl BlockSource for SolanaSource {
         Ok(self.look_at(below, &range, ours, may_come).await?)
     }
 
-    /// Nothing that a transaction of Solana used up is known: it is never told that one can no longer land.
+    /// What a transaction of Solana used up is not known, so its fate is never that it can no longer land.
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
         let id = tx.id;
         let read = move |endpoint| -> BoxRead<'_, _> { Box::pin(async move { read_fate(endpoint, &id).await }) };
@@ -223,7 +223,7 @@ impl SolanaSource {
                 found => return found,
             }
         }
-        // What could not be had of it is looked for again by the list, which shows what there is below.
+        // What is missing then is read by the list, which shows what there is below.
         let slots = self.slots(range).await?.into_iter().map(by_slot);
         match linked(first, slots.collect(), &read).await {
             Err(error) if is_not_found(&error) && self.is_jumped_over(range).await => Ok(Vec::new()),
@@ -231,8 +231,8 @@ impl SolanaSource {
         }
     }
 
-    /// Whether the next block above `range` stands on one below it, so that what a list names in it may be no block. An empty
-    /// answer is proof of nothing: it sends who asked on to that block, whose parent is.
+    /// Whether the next block above `range` stands on one below it, so that what a list names in it may be no block.
+    /// An empty answer proves nothing: the caller goes on to that block, whose parent does.
     async fn is_jumped_over(&self, range: &RangeInclusive<u64>) -> bool {
         let above = range.end().saturating_add(1);
         if self.newest_reported().is_some_and(|newest| newest.number < above) {
@@ -264,9 +264,9 @@ impl SolanaSource {
         is_near.then_some(Wanted { slot: newest.number, hash: Some(newest.hash) })
     }
 
-    /// The slots of `range` that hold a block, as the first endpoint says that names any. A node with a hole in its
-    /// ledger leaves slots out; that all of them are empty is heard of every endpoint before it is reported, and is proof
-    /// even then of nothing.
+    /// The slots of `range` that hold a block, as reported by the first endpoint that names any. A node with a hole in
+    /// its ledger leaves slots out. That all of them are empty is returned only after every endpoint was asked, and
+    /// even then proves nothing.
     async fn slots(&self, range: &RangeInclusive<u64>) -> Result<Vec<u64>, SolanaError> {
         if range.is_empty() {
             return Ok(Vec::new());
@@ -283,7 +283,8 @@ impl SolanaSource {
         Ok(self.first_to_know(self.pool.candidates(need).await, read).await?.unwrap_or_default())
     }
 
-    /// What the first of `endpoints` says that knows anything; `None` when nobody does, which is no failure of theirs.
+    /// What the first of `endpoints` reports that knows anything; `None` when none does, which is no failure of
+    /// theirs.
     async fn first_to_know<'a, T>(
         &'a self,
         endpoints: Vec<&'a Endpoint>,
@@ -302,7 +303,7 @@ impl SolanaSource {
                 }
                 Err(error) if error.is_permanent() => return Err(error),
                 Err(error) => {
-                    // One that has not got it yet is as good as before for all else.
+                    // One that does not have it yet stays as healthy as before.
                     if is_not_found(&error) {
                         endpoint.answered(begun, None);
                     } else {
@@ -315,8 +316,9 @@ impl SolanaSource {
         if is_answered { Ok(None) } else { Err(last.unwrap_or_else(|| self.pool.nobody())) }
     }
 
-    /// Who paid, as the first endpoint says that can report. Only when each says that it cannot report is it the fee payer: who cannot be
-    /// reached, or must not be asked now, may know, and one that does not know the transaction may not know it yet.
+    /// Who paid, as the first endpoint reports that can. It is the fee payer only when each says that it cannot report
+    /// it. An endpoint that failed, or must not be asked now, may know it: an error. One that does not know the
+    /// transaction may not know it yet: it stays the stand-in.
     async fn payer(&self, slot: u64, transfer: AssetTransfer) -> Result<Payer, SolanaError> {
         if transfer.sender_rule != SenderRule::StandIn {
             return Ok(transfer.payer());
@@ -365,9 +367,10 @@ impl SolanaSource {
                 let patience = if is_final { Duration::ZERO } else { self.patience.most };
                 let agreed = self.reported_by_two(wanted, read.legs, reported, patience).await;
                 match (&agreed, reading) {
-                    // It is compared by this, and what was told of it before may be out of date.
+                    // It is compared now, so what was reported of it before may be out of date.
                     (Ok(_), _) => self.cross_check.owed.forget(slot),
-                    // Who looked through it and goes on with that has it compared before it counts as final.
+                    // It was read as a candidate before, and if that is used, it must be compared before it counts as
+                    // final.
                     (Err(SolanaError::Unwitnessed { .. }), Some(KeptReading { endpoint, digest })) => {
                         self.cross_check.owed.keep(&endpoint, digest);
                     }
@@ -378,14 +381,15 @@ impl SolanaSource {
             ReadProof::Candidate => {
                 let owed = &self.cross_check.owed;
                 let (endpoint, Reading { digest, block }) = self.reported_by_one(wanted, read.legs).await?;
-                // What is owed is connected anew on no less than was to be compared.
+                // An owed block that is connected anew must be compared too.
                 if !self.sample.picks(&block.header.block.hash) && owed.of(slot).is_none() {
                     self.readings.keep(&endpoint.id, digest);
                     return Ok(block);
                 }
                 let reported = vec![(endpoint, Witnessed { digest, block: Some(block.clone()) })];
                 match self.reported_by_two(wanted, read.legs, reported, Duration::ZERO).await {
-                    // Nobody is waited for here: it is compared before it counts as final, and at once where it concerns somebody.
+                    // It waits for no second endpoint: the block is compared before it counts as final, and at once
+                    // where it concerns somebody.
                     Err(SolanaError::Unwitnessed { .. }) => {
                         self.readings.keep(&endpoint.id, digest);
                         owed.keep(&endpoint.id, digest);
@@ -413,15 +417,15 @@ impl SolanaSource {
         Ok(reading)
     }
 
-    /// A word that was kept, of an endpoint that is believed still.
+    /// A report that was kept, if its endpoint is still believed.
     pub(crate) async fn as_reported(&self, reading: &KeptReading) -> Vec<Reported<'_>> {
         let endpoints = self.pool.of_use(need(reading.digest.block.number)).await;
         let reported_by = endpoints.into_iter().find(|endpoint| endpoint.id == reading.endpoint);
         reported_by.map(|endpoint| (endpoint, Witnessed { digest: reading.digest, block: None })).into_iter().collect()
     }
 
-    /// The block as two endpoints report it, as [`SolanaSource::hear_two`] hears them. Who reports it otherwise than two others is put
-    /// into quarantine.
+    /// The block as two endpoints report it, see [`SolanaSource::hear_two`]. One that reports it otherwise than two
+    /// others is put into quarantine.
     async fn reported_by_two<'p>(
         &'p self,
         wanted: Wanted,
@@ -432,9 +436,9 @@ impl SolanaSource {
         self.believed(self.hear_two(wanted, legs, reported, patience).await?)
     }
 
-    /// What endpoints tell of a block, until two report it alike; `reported` is what is known of it already. One that has it not yet is
-    /// waited for with `patience`, as far as it is worth it, and asked again when a poll shows that it has come further; who fails
-    /// at it is not asked again meanwhile.
+    /// What endpoints report of a block, until two report it alike; `reported` is what is known of it already. One
+    /// that does not have it yet is waited for up to `patience`, if that is worth it, and asked again when a poll
+    /// shows that it has come further. One that fails is not asked again meanwhile.
     pub(crate) async fn hear_two<'p>(
         &'p self,
         wanted: Wanted,
@@ -461,7 +465,8 @@ impl SolanaSource {
             let Responses { reported: all, failed: at_it, missing, is_not_found, unanswered } = responses;
             (reported, failed) = (all, at_it);
             if !quorum::agree(&reported) && reported.len() > 1 && reported.iter().any(|(_, one)| one.block.is_none()) {
-                // What was reported before may be out of date: it is reported anew before anybody is said to contradict it.
+                // What was reported before may be out of date: it is reported anew before any endpoint counts as
+                // contradicting it.
                 self.readings.forget(wanted.slot);
                 reported.retain(|(_, one)| one.block.is_some());
                 continue;
@@ -500,8 +505,8 @@ impl SolanaSource {
         Ok(agreed)
     }
 
-    /// The same, each with a time: where a node does not report one (yet), that which another one reports, or that of the
-    /// nearest block below that has one.
+    /// The same, each with a time. Where a node does not report one (yet), it is the time that another one reports, or
+    /// that of the nearest block below that has one.
     async fn timed<T: Linked>(&self, mut shown: Vec<T>) -> Result<Vec<T>, SolanaError> {
         let mut below = None;
         for header in shown.iter_mut().map(Linked::header_mut) {
@@ -545,8 +550,8 @@ impl SolanaSource {
 
 pub(crate) type BoxRead<'a, T> = BoxFuture<'a, Result<T, SolanaError>>;
 
-/// How far a node must have come that lists the slots from `first` up to `reached` for `endpoint`: as far as that one has by its own
-/// word. What another one told of need not be there.
+/// How far a node must have come to list the slots from `first` up to `reached` for `endpoint`: as far as its own
+/// newest block. It need not have what another one reported.
 fn reached_by(endpoint: &Endpoint, first: u64, reached: u64) -> u64 {
     reached.min(endpoint.head().unwrap_or_default().max(first))
 }

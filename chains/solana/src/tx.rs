@@ -1,8 +1,8 @@
 //! One transaction's balances, before and after, checked to belong together.
 //!
-//! Promises: every account has both balances; every token balance has its account, once, and is a whole number. What an
-//! account holds that has no lamports left counts as nothing: it is closed (some nodes go on reporting what it held). In
-//! which order a node lists token balances changes nothing.
+//! Promises: every account has both balances. Every token balance has its account, once, and is a whole number. What
+//! is reported of an account without lamports counts as nothing: it is closed (some nodes go on reporting what it
+//! held). The order in which a node lists token balances changes nothing.
 
 use crate::error::Unusable;
 use crate::wire::{WireKey, WireTokenBalance, WireTx};
@@ -63,7 +63,7 @@ impl<'a> Tx<'a> {
                 }
                 tokens.push(holding);
             }
-            // Nodes list them in no order that holds, and identities of debits hang on it.
+            // Nodes list them in no fixed order, and identities of debits depend on it.
             tokens[first..].sort_unstable_by_key(|holding| holding.account);
         }
         let mut tx = Tx { index, signature, keys, failed: meta.failed, fee: meta.fee, pre, post, tokens };
@@ -78,8 +78,8 @@ impl<'a> Tx<'a> {
         holding.is_after && self.post[holding.account] == 0
     }
 
-    /// Not what a closed account is said to hold still, where nothing hangs on its being reported: the account is known to hold
-    /// tokens from before, or its lamports did not change.
+    /// False for what a closed account is still reported to hold, where nothing depends on it: the account is known to
+    /// hold tokens from before, or its lamports did not change.
     fn says_something(&self, holding: &Holding<'_>) -> bool {
         let is_reported_before = || self.tokens.iter().any(|other| other.account == holding.account && !other.is_after);
         !self.is_closed(holding) || !(is_reported_before() || self.lamports_change(holding.account) == 0)

@@ -1,10 +1,10 @@
-//! Reads blocks slot by slot and hands out those that hang together.
+//! Reads blocks slot by slot and returns those that are linked.
 //!
-//! A list of slots says where to look, and proves nothing. Where a block's parent was left out of it, that one is asked for
-//! by its number, down to the block that was read before or to the first slot of the range. Where nobody has a block in a
-//! slot that it names, the next block tells whether there is one: by standing on it, or by jumping over it. What cannot be
-//! had, and what stands on another branch, ends the walk before it: fewer blocks come back, never a gap.
-//! Promises: of what comes back, each stands on the one before it, in slot and in hash.
+//! A list of slots says what to read, and proves nothing. A parent that the list leaves out is asked for by its
+//! number, down to the last block read before or to the first slot of the range. Where no endpoint has a block in a
+//! listed slot, the next block decides: it stands on that slot, or it jumps over it. A missing block, or one on
+//! another branch, ends the walk before it: fewer blocks come back, never a gap. Promises: each returned block stands
+//! on the one before it, in slot and in hash.
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{Block, BlockRef, Header};
@@ -14,10 +14,10 @@ use crate::dialect::is_not_found;
 use crate::error::SolanaError;
 use crate::links::{Link, link};
 
-/// How many blocks of one range are asked for at once. Some megabytes each, and a watcher reads four ranges at once: eight
-/// answers at most are in memory.
+/// How many blocks of one range are asked for at once. They are some megabytes each, and a watcher reads four ranges
+/// at once: at most eight answers are in memory.
 const READS_MAX: usize = 2;
-/// How many slots that a list names may turn out to hold nothing: where there are more, somebody lists what others lack.
+/// How many listed slots may turn out to be empty: with more, an endpoint lists what others do not have.
 pub(crate) const NOT_FOUND_MAX: usize = 32;
 
 /// What a slot holds.
@@ -46,7 +46,7 @@ impl Linked for Block {
     }
 }
 
-/// The blocks in `slots`, and those that they stand on from slot `first` on, ascending, as far as they hang together.
+/// The blocks in `slots`, and those that they stand on from slot `first` on, ascending, as far as they are linked.
 ///
 /// # Errors
 /// Why not even one block can be shown, although there are some.
@@ -65,7 +65,8 @@ where
         let last = shown.last().map(|last| last.header().block);
         let more = match next {
             Ok(next) => up_to(first, last, next, &read).await,
-            // Only a list says that there is one: the next block stands on it, and has it asked for by its hash, or does not.
+            // Only a list says that there is one: the next block stands on it and names its hash, by which it is asked
+            // for, or does not.
             Err(error) if wanted.hash.is_none() && is_not_found(&error) && lacking.len() < NOT_FOUND_MAX => {
                 lacking.push(error);
                 continue;
@@ -76,7 +77,7 @@ where
             Ok(Some(more)) => shown.extend(more),
             Ok(None) => break,
             Err(error) if shown.is_empty() => return Err(error),
-            // What was shown stays true; why there is no more is asked again, and reported then.
+            // What was shown stays true; the next call asks again for the rest, and reports why.
             Err(_) => break,
         }
     }

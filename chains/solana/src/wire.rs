@@ -1,16 +1,16 @@
 //! The answers to `getBlock` and `getTransaction` as borrowed structs that hold only what is needed.
 //!
-//! Lenient where a chain grows: unknown fields, unknown transaction versions and errors that nobody has heard of are
-//! read over. Strict where money stands: what decides about a credit must be there. Read are the shapes `accounts` (what
-//! we ask for), `json` and `jsonParsed`; `base64` has no account keys and does not read as a block.
+//! Lenient where a chain grows: unknown fields, unknown transaction versions and unknown errors are skipped. Strict
+//! about money: what decides about a credit must be there. It reads the shapes `accounts` (what we ask for), `json`
+//! and `jsonParsed`; `base64` has no account keys and does not read as a block.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 
-/// A block whose transactions are handed over one by one, as they are read: all of them at once are megabytes of small
-/// pieces. What comes back is the rest of it.
+/// A block whose transactions are passed on one by one, as they are read: all of them at once are megabytes of small
+/// pieces. It returns the rest of the block.
 pub(crate) struct WireBlock<F>(pub(crate) F);
 
 /// A block without its transactions, which is all of it in mode `none`.
@@ -87,15 +87,15 @@ pub(crate) struct WireLoaded<'a> {
 pub(crate) struct WireTokenBalance<'a> {
     pub(crate) account_index: usize,
     pub(crate) mint: &'a str,
-    /// Not told of blocks before 2022.
+    /// Not reported for blocks before 2022.
     pub(crate) owner: Option<&'a str>,
-    /// Not told of blocks before 2022.
+    /// Not reported for blocks before 2022.
     pub(crate) program_id: Option<&'a str>,
     #[serde(borrow)]
     pub(crate) ui_token_amount: WireAmount<'a>,
 }
 
-/// Base units; `uiAmount` beside it is a float and is not looked at.
+/// Base units; `uiAmount` beside it is a float and is not read.
 #[derive(Debug, Deserialize)]
 pub(crate) struct WireAmount<'a> {
     pub(crate) amount: &'a str,
@@ -191,7 +191,7 @@ impl<'de, F: FnMut(WireTx<'de>) -> bool> Visitor<'de> for WireBlock<F> {
     }
 }
 
-/// Takes in a field that must not be reported twice.
+/// Sets a field that must not be reported twice.
 fn once<T, E: de::Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
     if field.replace(value).is_some() { Err(de::Error::duplicate_field(name)) } else { Ok(()) }
 }

@@ -1,13 +1,17 @@
-//! Reads what watched addresses hold, and keeps it fresh. A worker of its own, so that neither a tick nor who opens an account
-//! waits for it; one process at a time, under a lease.
+//! Reads what watched addresses hold, and keeps it fresh. It is a worker of its own, so that neither a tick nor the
+//! opening of an account waits for it; one process at a time, under a lease.
 //!
-//! Promises: what is read is of a final block of the chain that we follow; a reading is of a bounded number of addresses, at one
-//! block: half of them such as were never read, half such as something moved of since; and where there is room those that were
-//! read longest ago. A reading that fails changes nothing and is tried again, later each time; what is not told of one asset
-//! keeps nothing from being recorded of another. What stands on record says of which block it is; how old it may be is how long
-//! a round over all addresses takes, and it lags behind a movement that we saw by the time until its block is final. From the
-//! start on it looks through all addresses for those that lack a listed asset, as fast as they are read. Each reading is
-//! compared with the one before (`reconcile`); what is not explained is put on record with it and reported once in the log.
+//! Promises:
+//! - What is read is of a final block of the chain that we follow.
+//! - A reading covers a bounded number of addresses at one block: half were never read, half had a movement since. Free
+//!   room goes to those that were read longest ago.
+//! - A reading that fails changes nothing and is tried again, later each time. If one asset is not reported, the others
+//!   are recorded all the same.
+//! - The record says which block it is of. Its age is up to one round over all addresses; it follows a movement that we
+//!   saw once the block is final.
+//! - After a start it searches all addresses for those with a missing listed asset, as fast as they are read.
+//! - Each reading is compared with the one before (`reconcile`). What is not explained is recorded with it and logged
+//!   once.
 
 pub(super) mod reconcile;
 pub(super) mod short;
@@ -27,18 +31,19 @@ use crate::store::{Db, StoreError, Tx, unexplained};
 use crate::time::{Clock, Pulse, Timestamp};
 use crate::watcher::balances::reconcile::Compared;
 
-/// From one tick to the next; each reads where nothing else is said.
+/// The pause between two ticks; each tick reads unless a longer `pause` is set.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How old a reading is that is read again without a reason.
+/// The age at which a balance is read again without another reason.
 const AGAIN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
-/// How many addresses a tick looks through at the start.
+/// How many addresses a tick searches after a start.
 const LOOKED_THROUGH_MAX: u32 = 1_000;
-/// How long a reading may take. Short of the lease.
+/// How long a reading may take. Shorter than the lease.
 const READ_TIME_MAX: Duration = Duration::from_secs(20);
 const LEASE: Duration = Duration::from_secs(60);
 const RETRY_FIRST: Duration = Duration::from_secs(2);
 const RETRY_MAX: Duration = Duration::from_secs(60);
-/// A token that is told of none of so many addresses is not asked for, for so long: its contract answers nobody.
+/// If a token is reported for none of so many addresses, it is not asked for during that time: its contract does not
+/// answer.
 const SILENT_ADDRESSES: usize = 3;
 const SILENT_REST: Duration = Duration::from_secs(60 * 60);
 
@@ -52,42 +57,41 @@ pub struct BalanceWatch<S> {
     listed: Vec<Listed>,
     /// Since when each listed asset is followed; `None` until that is on record.
     followed: Option<BTreeMap<AssetId, u64>>,
-    /// How many addresses are read at once: each costs one light call for each asset, at as many endpoints as must agree; on
-    /// Solana many share a call.
+    /// How many addresses are read at once. Each costs one light call for each asset, at as many endpoints as must
+    /// agree; on Solana many share a call.
     most: u32,
-    /// From one reading to the next at least.
+    /// The least time from one reading to the next.
     pause: Duration,
-    /// What decides about credits beside the network's facts.
+    /// The rules that decide credits beside the network's facts.
     rules: String,
-    /// Addresses with this number and above have been looked through.
+    /// Addresses with this number and above have been searched.
     looked_through: u64,
     retry: Retry,
-    /// Nothing is read before.
+    /// Nothing is read before this time.
     rests_until: Timestamp,
 }
 
-/// A listed asset.
 #[derive(Debug)]
 struct Listed {
     id: AssetId,
     symbol: String,
     from_block: u64,
-    /// From which block on all that moves of it can be seen; `None` where it cannot.
+    /// From which block on every movement of it can be seen; `None` if it cannot.
     seen_from: Option<u64>,
-    /// What decides about that, in words.
+    /// The settings that decide this, as text.
     settings: String,
-    /// It is not asked for before.
+    /// Not asked for before this time.
     silent_until: Option<Timestamp>,
 }
 
 /// What a tick did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BalancesRead {
-    /// Of how many addresses all that was asked for is on record now.
+    /// For how many addresses everything that was asked for is on record now.
     pub read: usize,
-    /// Of how many not all of it was reported.
+    /// For how many addresses not everything was reported.
     pub unreported: usize,
-    /// How many were found that lack a listed asset.
+    /// How many addresses were found with a missing listed asset.
     pub lacking: usize,
 }
 
@@ -99,8 +103,8 @@ struct Asked {
 }
 
 impl<S: HoldingSource> BalanceWatch<S> {
-    /// Of the assets that `network` lists; a tick, of which there is one in a second, reads `most` addresses, unless
-    /// [`BalanceWatch::pausing`] says otherwise. `owner` reports it from the same worker of other processes.
+    /// For the assets that `network` lists. A tick, one each second, reads `most` addresses, unless
+    /// [`BalanceWatch::pausing`] says otherwise. `owner` distinguishes it from the same worker in other processes.
     pub fn new(source: S, db: Db, network: &Network, most: u32, owner: String) -> Self {
         let listed = network.assets.iter().map(|asset| Listed {
             id: asset.id,
@@ -126,20 +130,22 @@ impl<S: HoldingSource> BalanceWatch<S> {
         }
     }
 
-    /// Where credits are decided by these rules beside the network's facts (`BlockSource::rules`): readings with others are not
-    /// compared with them.
+    /// Sets the rules that decide credits beside the network's facts (`BlockSource::rules`). Readings under other rules
+    /// are not compared.
     #[must_use]
     pub fn by_rules(self, rules: String) -> Self {
         BalanceWatch { rules, ..self }
     }
 
-    /// With so long a `pause` from one reading to the next, however often it ticks: for chains on which calls are counted.
+    /// Sets the least `pause` from one reading to the next, however often it ticks: for chains on which calls are
+    /// counted.
     #[must_use]
     pub fn pausing(self, pause: Duration) -> Self {
         BalanceWatch { pause, ..self }
     }
 
-    /// Reads what is due most, if anything is, and if no other process does. `random` spreads the next try when this one fails.
+    /// Reads what is most due, if anything is, and if no other process does. `random` spreads the next try when this
+    /// one fails.
     ///
     /// # Errors
     /// When the store cannot be read or written; what was due stays due.
@@ -182,7 +188,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
         Ok(BalancesRead { unreported: count, ..nothing })
     }
 
-    /// Ticks until it is stopped. What the store refuses is tried again: nothing depends on it.
+    /// Ticks until it is stopped. A store error is only logged, and the tick repeated: nothing depends on it.
     pub async fn run(mut self, clock: Clock, random: impl Fn() -> u64 + Send, pulse: Pulse, stop: CancellationToken) {
         let chain = self.chain;
         while !stop.is_cancelled() {
@@ -198,7 +204,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
         }
     }
 
-    /// Lets another process go on at once.
+    /// Lets another process take over at once.
     ///
     /// # Errors
     /// When the store fails: then the lease runs out by itself.
@@ -206,7 +212,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
         self.turn.release(&self.db).await
     }
 
-    /// Whether this process is the one that reads; where it has just become that, with all that is followed on record.
+    /// Whether this process is the one that reads. If it has just become that, what it follows is on record afterwards.
     async fn is_our_turn(&mut self, now: Timestamp) -> Result<bool, StoreError> {
         if !self.turn.is_ours() && !self.turn.take(&self.db, now).await? {
             self.followed = None;
@@ -232,7 +238,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
         Ok(true)
     }
 
-    /// Puts on record since when each listed asset is followed.
+    /// Records since when each listed asset is followed.
     async fn follow(&self, tx: &mut Tx) -> Result<BTreeMap<AssetId, u64>, StoreError> {
         let at = Cursor::lock(tx, self.chain).await?.at;
         for gone in balances::followed(tx, self.chain).await? {
@@ -250,7 +256,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
         Ok(followed.into_iter().map(|followed| (followed.asset, followed.from)).collect())
     }
 
-    /// The addresses to be read at the final block `at`.
+    /// The addresses to read at the final block `at`.
     async fn due(&self, at: &BlockRef, now: Timestamp) -> Result<Vec<Address>, StoreError> {
         let (chain, most) = (self.chain, self.most);
         let mut reader = self.db.read().await?;
@@ -260,7 +266,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
             new.extend(balances::queued(&mut reader, chain, reason, now, room).await?);
         }
         let moved = balances::moved_by(&mut reader, chain, at.number, now, most).await?;
-        // Neither keep the others waiting; what one half leaves free is the other's.
+        // Neither half keeps the other waiting; what one leaves free is the other's.
         let half = usize::try_from(most.div_ceil(2)).unwrap_or(usize::MAX).min(new.len());
         let mut due = BTreeSet::new();
         for address in new[..half].iter().chain(&moved).chain(&new[half..]) {
@@ -276,9 +282,10 @@ impl<S: HoldingSource> BalanceWatch<S> {
         Ok(due.into_iter().collect())
     }
 
-    /// Records what was reported, in one transaction: what moved between two addresses that are read together is in one of them. It may
-    /// be in both, or in neither, of two that were read at different blocks, until the one that was read first is read again,
-    /// which it is as soon as there is room: it is due since the movement. What may be spent is in neither case counted twice.
+    /// Records what was reported, in one transaction. What moved between two addresses that are read together is
+    /// counted in one of them. Between two that were read at different blocks it may be in both, or in neither, until
+    /// the first is read again. That happens as soon as there is room, because the movement made it due. What may be
+    /// spent is never counted twice.
     async fn record(&mut self, asked: &Asked, holdings: &Holdings, now: Timestamp) -> Result<BalancesRead, StoreError> {
         let (chain, at) = (self.chain, &asked.at);
         let mut tx = self.db.begin().await?;
@@ -286,7 +293,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
             return Ok(BalancesRead::default());
         }
         let cursor = Cursor::lock(&mut tx, chain).await?;
-        // An operator may have taken the block back meanwhile, and another may be final at its number.
+        // An operator may have disconnected the block meanwhile, and another may be final at its number.
         let is_final = cursor.finalized.is_some_and(|finalized| finalized.number >= at.number);
         if !is_final || cursors::canonical_at(&mut tx, chain, at.number).await? != Some(at.hash) {
             return Ok(BalancesRead { unreported: asked.addresses.len(), ..BalancesRead::default() });
@@ -299,7 +306,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
             let held = || asked.assets.iter().zip(reported).filter_map(|(asset, held)| Some((*asset, (*held)?)));
             let bases = balances::bases(&mut tx, chain, address).await?;
             for (asset, Holding { amount, number, .. }) in held() {
-                // A later slot has another hash, which nobody reported.
+                // A later slot has another hash, which was not reported.
                 let hash = (number == at.number).then_some(at.hash);
                 let reading = Reading { address, asset, amount, number, hash, proof: holdings.proof };
                 uneven.extend(self.set(&mut tx, &reading, bases.get(&asset), now).await?);
@@ -327,7 +334,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
         Ok(read)
     }
 
-    /// Records a reading, compared with `base`; what it leaves unexplained, which is on record then.
+    /// Records a reading, compared with `base`; returns what stays unexplained, which is then on record.
     async fn set(
         &self,
         tx: &mut Tx,
@@ -367,9 +374,9 @@ impl<S: HoldingSource> BalanceWatch<S> {
         );
     }
 
-    /// Looks through some addresses, from the one that was added last down: those that lack a listed asset are due; how
-    /// many there were. Not while a reading has enough of them: to write down all of a long list at once costs more than
-    /// to follow the chain.
+    /// Searches some addresses, newest first: those with a missing listed asset become due; returns how many there
+    /// were. It pauses while a reading has enough of them: to write down all of a long list at once costs more than to
+    /// follow the chain.
     async fn look_through(&mut self, now: Timestamp) -> Result<usize, StoreError> {
         if self.looked_through == 0 {
             return Ok(0);
@@ -398,8 +405,8 @@ impl<S: HoldingSource> BalanceWatch<S> {
         Ok(lacking.len())
     }
 
-    /// Whether a listed asset was never read of an address, was left out when others were read, or was read before all that
-    /// leaves of it was seen: then from which block on that is.
+    /// Whether a listed asset is missing: it was never read for the address, was left out when others were read, or was
+    /// read before all its movements were seen. Returns the block from which they are; `None` if nothing is missing.
     fn lacks(&self, watched: &Watched) -> Option<u64> {
         let newest = watched.assets.iter().map(|(_, number)| *number).max();
         let followed =
@@ -418,7 +425,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
         self.listed.iter().filter(|listed| listed.silent_until.is_none())
     }
 
-    /// Asks again for what has been left in peace long enough: whoever was read without it lacks it.
+    /// Asks again for tokens whose pause is over: it is missing wherever addresses were read without it.
     fn hear_again(&mut self, now: Timestamp) {
         for listed in self.listed.iter_mut().filter(|listed| listed.silent_until.is_some_and(|until| until <= now)) {
             listed.silent_until = None;
@@ -426,7 +433,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
         }
     }
 
-    /// Leaves tokens that answer nobody in peace for a while, so that no address is read again and again for them.
+    /// Pauses tokens that no endpoint reports, so that no address is read again and again for them.
     fn rest_from(&mut self, silent: &BTreeSet<AssetId>, now: Timestamp) {
         let chain = self.chain;
         for listed in self.listed.iter_mut().filter(|listed| silent.contains(&listed.id)) {
@@ -442,8 +449,9 @@ impl<S: HoldingSource> BalanceWatch<S> {
 }
 
 impl Asked {
-    /// What may be recorded of each asset of each address. Words on two blocks are one if nothing moved between; and what is
-    /// told of a block that is not connected yet may have come by deposits that nobody has seen.
+    /// What may be recorded of each asset of each address. Reports of two blocks count as one if nothing moved between
+    /// them. A report of a block that is not connected yet does not count: it may include deposits that nobody has
+    /// seen.
     async fn reported(
         &self,
         tx: &mut Tx,
@@ -470,7 +478,7 @@ impl Asked {
         Ok(reported)
     }
 
-    /// The assets that are told of nobody, where others are.
+    /// The assets that are reported for no address, while others are.
     fn silent(&self, reported: &[Vec<Option<Holding>>]) -> BTreeSet<AssetId> {
         let is_reported = |index: usize| reported.iter().any(|reported| reported[index].is_some());
         let is_any_reported = (0..self.assets.len()).any(is_reported);
@@ -481,7 +489,6 @@ impl Asked {
     }
 }
 
-/// How many more may be read.
 fn room(due: &BTreeSet<Address>, most: u32) -> u32 {
     most.saturating_sub(u32::try_from(due.len()).unwrap_or(u32::MAX))
 }

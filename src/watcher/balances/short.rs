@@ -1,12 +1,12 @@
 //! Balances that contradict CONFIRMED deposits: an incident for each address and asset, which a person resolves.
 //!
-//! A balance is short where it holds less than what was held before, what is CONFIRMED since and what left make. What is
-//! PENDING counts for nothing: it may turn out to be none. Without a CONFIRMED deposit in between it stays a line of what is
-//! unexplained, and so does a surplus, which anybody can send.
+//! A balance is short if it is less than what was held before, plus what is CONFIRMED since, minus what left. What is
+//! PENDING does not count: it may turn out to be nothing. Without a CONFIRMED deposit in between it stays an
+//! unexplained entry. So does a surplus, which anybody can send.
 //!
-//! Promises: the incident is opened in the transaction that makes the contradiction, be it a reading or a deposit that is
-//! CONFIRMED after its balance was compared. Who reads and who confirms lock the chain's cursor, so neither overlooks the
-//! other, and several processes open one. Nothing but a person resolves it; what is short after that is another one.
+//! Promises: the incident is opened in the transaction that makes the contradiction: a reading, or a deposit that is
+//! CONFIRMED after its balance was compared. Readers and confirmers lock the chain's cursor, so neither overlooks the
+//! other, and several processes open one incident. Only a person resolves it; what is short after that is another one.
 //! Deliberately not here: which readings may be compared (`reconcile`).
 
 use landfall_chain::{Chain, U256};
@@ -19,7 +19,7 @@ use crate::store::{StoreError, Tx, incidents, unexplained};
 use crate::time::Timestamp;
 
 const KIND: IncidentKind = IncidentKind::BalanceShort;
-/// How many pairs of readings an incident tells of, and how many deposits it names of each.
+/// How many pairs of readings an incident describes, and how many deposits it names of each.
 const SHORT_MAX: u32 = 5;
 const NAMED_MAX: usize = 40;
 
@@ -31,7 +31,7 @@ struct Short {
     confirmed: Vec<Deposit>,
 }
 
-/// `deposit` is CONFIRMED: opens an incident where the balance behind its block was compared before, and is short by it.
+/// `deposit` is CONFIRMED: opens an incident if the balance after its block was compared before, and is short by it.
 pub(in crate::watcher) async fn confirmed(tx: &mut Tx, deposit: &Deposit, now: Timestamp) -> Result<(), StoreError> {
     for readings in unexplained::across(tx, deposit).await? {
         compared(tx, &readings, now).await?;
@@ -39,7 +39,8 @@ pub(in crate::watcher) async fn confirmed(tx: &mut Tx, deposit: &Deposit, now: T
     Ok(())
 }
 
-/// Opens an incident where `readings`, which are on record as unexplained, contradict CONFIRMED deposits, or adds to the open one.
+/// Opens an incident, or adds to the open one, if `readings`, which are on record as unexplained, contradict CONFIRMED
+/// deposits.
 pub(in crate::watcher) async fn compared(tx: &mut Tx, readings: &Readings, now: Timestamp) -> Result<(), StoreError> {
     let Some(newest) = short(tx, readings).await? else { return Ok(()) };
     let Readings { chain, address, asset, has, .. } = *readings;
@@ -63,7 +64,7 @@ pub(in crate::watcher) async fn compared(tx: &mut Tx, readings: &Readings, now: 
     unexplained::assign(tx, readings, &incident.id).await
 }
 
-/// By what they are short, if they are, of which deposits.
+/// By how much they are short, and of which deposits; `None` if they are not.
 async fn short(tx: &mut Tx, readings: &Readings) -> Result<Option<Short>, StoreError> {
     let Some(moved) = unexplained::moved(tx, readings).await? else { return Ok(None) };
     let Some(by) = readings.short_of(&moved) else { return Ok(None) };

@@ -1,7 +1,8 @@
-//! A leg to a watched address, and the deposit that it becomes: whichever way it was found, it is recorded here.
+//! A leg to a watched address and the deposit that it becomes. Every leg is recorded here, whichever way it was found.
 //!
-//! Promises: one leg is one deposit, however often and in whatever block it is met; what becomes PENDING is announced in the
-//! same transaction; who paid is reported by the block that counts. Confirming and failing are `settle`'s and `witness`'s.
+//! Promises: one leg is one deposit, however often and in whatever block it is met. A deposit that becomes PENDING is
+//! announced in the same transaction. Who paid is what the block that counts reports. Deliberately not here: confirming
+//! and failing (`settle`, `witness`).
 
 use landfall_chain::{
     Address, Asset, AssetTransfer, Block, Lane, Network, Payer, SenderRule, Signers, SourceError, TxId, TxLife, TxRef,
@@ -23,7 +24,7 @@ pub(in crate::watcher) struct WatchedLeg<'a> {
 }
 
 impl<'a> WatchedLeg<'a> {
-    /// Those of `transfers` that move a listed asset to a watched address.
+    /// The legs among `transfers` that move a listed asset to a watched address.
     pub(in crate::watcher) fn among(
         transfers: &'a [AssetTransfer],
         network: &'a Network,
@@ -48,8 +49,8 @@ impl<'a> WatchedLeg<'a> {
         &self.transfer.recipient
     }
 
-    /// Records the leg as seen in `block` by this lane; whether the deposit became PENDING by it. One that balances exclude from
-    /// this very block stays FAILED, whoever reports it.
+    /// Records the leg as seen in `block` by this lane; returns whether the deposit became PENDING by it. A FAILED
+    /// deposit stays FAILED if the balances of this very block exclude it, whoever reports it.
     pub(in crate::watcher) async fn record(
         &self,
         tx: &mut Tx,
@@ -89,7 +90,7 @@ impl<'a> WatchedLeg<'a> {
         Ok(became_pending)
     }
 
-    /// Whose it is stands in the store only: the watch list is long, and a hit is rare.
+    /// The store alone knows whose address it is: the watch list is long, and a hit is rare.
     async fn new_deposit(&self, tx: &mut Tx, leg_hash: LegHash, block: &Block) -> Result<Deposit, StoreError> {
         let WatchedLeg { network, transfer, asset } = self;
         let account_id = accounts::owner(tx, network.chain, &transfer.recipient).await?.ok_or_else(|| {
@@ -119,7 +120,7 @@ impl<'a> WatchedLeg<'a> {
     }
 }
 
-/// That a transaction which pays us, or whom we watch, was signed by whom it names: nothing else of a block proves it.
+/// Proves that a transaction with a nonce was signed by the signer that it names: nothing else in a block proves that.
 pub(in crate::watcher) fn prove_signer(signers: &Signers, tx: &TxRef) -> Result<(), SourceError> {
     match tx.life {
         TxLife::Nonce { .. } => signers.prove(tx),
@@ -127,9 +128,9 @@ pub(in crate::watcher) fn prove_signer(signers: &Signers, tx: &TxRef) -> Result<
     }
 }
 
-/// The deposit with `payer` as who paid it, as its leg in a block that counts now reports. The sender is no part of a leg's
-/// identity: executed in another block, the same leg may come from another. Events that were written keep what they say.
-/// That nothing is known now takes nothing back that was.
+/// The deposit with `payer`, as its leg in the block that counts now reports. The sender is not part of a leg's
+/// identity: executed in another block, the same leg may have another sender. Events that were written keep what they
+/// say. A sender that was known stays when none is known now.
 pub(in crate::watcher) async fn paid_by(tx: &mut Tx, deposit: Deposit, payer: Payer) -> Result<Deposit, StoreError> {
     let Payer { sender, rule } = match payer.rule {
         SenderRule::FeePayer | SenderRule::StandIn => Payer { sender: deposit.sender, rule: deposit.sender_rule },

@@ -1,8 +1,8 @@
-//! Records the other side of the books with a block: what left watched addresses, the fees that they paid, and what came to
-//! them without being a deposit.
+//! Records the other side of the books with a block: what left watched addresses, the fees that they paid, and what
+//! came to them without being a deposit.
 //!
-//! Debits and fees are of listed assets only, as deposits are. Nothing is recorded twice; which blocks count is reported by the
-//! blocks.
+//! Only debits and fees of listed assets are recorded, as with deposits. Nothing is recorded twice. Which movements
+//! count depends on which blocks are canonical.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -18,17 +18,18 @@ use crate::watcher::TickError;
 use crate::watcher::books::leg::{leg_of, prove_signer};
 use crate::watcher::books::watch_list::WatchList;
 
-/// For whom.
+/// Whose movements are recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::watcher) enum Whose {
     /// Everyone on the watch list.
     WatchedNow,
-    /// Those who were watched at the block: a trace is read after its block was connected, for a list that has grown.
+    /// Everyone who was watched at the block: a trace is read after its block was connected, and the list may have
+    /// grown.
     WatchedThen,
 }
 
-/// Records what left watched addresses by `block`, as `lane` shows it, what they paid, and what else came to them; whether
-/// anything left.
+/// Records what left watched addresses in `block`, as `lane` shows it, the fees that they paid, and what else came to
+/// them. Returns whether any debit was recorded.
 pub(in crate::watcher) async fn record(
     tx: &mut Tx,
     network: &Network,
@@ -63,7 +64,7 @@ pub(in crate::watcher) async fn record(
     Ok(has_left)
 }
 
-/// Of an address on the watch list.
+/// Whether a movement of `address`, which is on the watch list, is recorded.
 async fn is_counted(
     tx: &mut Tx,
     chain: Chain,
@@ -80,7 +81,7 @@ async fn is_counted(
     }
 }
 
-/// Takes out of what is on record of `block`, by the lane of the roots, what it does not show.
+/// Removes from our record of `block` (of the lane of the roots) what it does not show.
 pub(in crate::watcher) async fn take_out(tx: &mut Tx, network: &Network, block: &Block) -> Result<(), StoreError> {
     let (chain, at) = (network.chain, &block.header.block);
     let is_listed = |asset: &AssetId| network.asset(asset).is_some();
@@ -108,7 +109,7 @@ pub(in crate::watcher) async fn take_out(tx: &mut Tx, network: &Network, block: 
     Ok(())
 }
 
-/// What left a watched address, what it paid for a transaction, or what came to it and is no deposit.
+/// A debit of a watched address, a fee that it paid, or an arrival that is no deposit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Movement {
     Debit,
@@ -126,7 +127,7 @@ impl fmt::Display for Movement {
     }
 }
 
-/// A movement that the block or the record has, and the other has not.
+/// A movement that only one of the two has: the block or our record.
 #[derive(Debug)]
 pub(in crate::watcher) struct Unmatched {
     pub(in crate::watcher) movement: Movement,
@@ -136,10 +137,11 @@ pub(in crate::watcher) struct Unmatched {
     pub(in crate::watcher) is_on_record: bool,
 }
 
-/// Where the record of debits, fees and arrivals that are no deposits differs from what `block` shows of those who were watched at it. A part of a fee that no
-/// root proves may be reported as another amount by everybody who is asked: there it counts that a fee is on record.
+/// Where our record of debits, fees and arrivals differs from what `block` shows of those who were watched at it. All
+/// endpoints may report different amounts for a part of a fee that no root proves. There it is enough that a fee is on
+/// record.
 ///
-/// What a trace showed once and shows no longer is no difference: both readings of a dispute are on record.
+/// A debit that a trace showed once and shows no longer is no difference: both readings of a dispute are on record.
 pub(in crate::watcher) async fn compare(
     connection: &mut impl Connection,
     network: &Network,
@@ -155,7 +157,7 @@ pub(in crate::watcher) async fn compare(
     for debit in block.debits().iter().filter(|debit| counts(&debit.asset, &debit.sender)) {
         let leg = leg_of(&network.chain_ref, debit).hash();
         shown.insert(leg);
-        // In whatever lane: by another setting a trace showed it.
+        // In any lane: under another setting a trace may have shown it.
         if !on_record.iter().any(|debited| debited.leg == leg) {
             missing.push((Movement::Debit, debit.sender, &debit.tx, block.proof));
         }
@@ -177,7 +179,7 @@ pub(in crate::watcher) async fn compare(
                 missing.push((Movement::Fee, fee.payer, &fee.tx, proof));
             }
         }
-        // Where fees have a part in no root, one that is not wholly reported is left out.
+        // Where a part of the fees is in no root, a fee that is not wholly reported is left out of the block.
         let proof = if block.fees.iter().any(|fee| fee.proved) { block.proof } else { Proof::OneEndpoint };
         let gone = fees.into_iter().filter(|fee| !block.fees.iter().any(|shown| is_same(shown, fee)));
         unmatched.extend(gone.filter(|(_, payer, _)| watch_list.contains(payer)).map(|(tx, of, _)| Unmatched {
@@ -207,7 +209,7 @@ pub(in crate::watcher) async fn compare(
             is_on_record: true,
         }));
     }
-    // Whoever names another signer would make a difference of it.
+    // Without this proof a false signer would make a difference.
     let gone: HashSet<TxId> = unmatched.iter().map(|unmatched| unmatched.tx).collect();
     let of_gone = block.debits().iter().map(|debit| &debit.tx).chain(block.fees.iter().map(|fee| &fee.tx));
     let of_gone = of_gone.chain(block.unattributed.iter().map(|rejected| &rejected.transfer.tx));
@@ -223,7 +225,7 @@ pub(in crate::watcher) async fn compare(
     Ok(unmatched)
 }
 
-/// Whose movements, and arrivals that are no deposits, there are in `block`.
+/// Whose debits, fees, and arrivals that are no deposits, are in `block`.
 pub(in crate::watcher) fn concerned(block: &Block) -> impl Iterator<Item = &Address> {
     let debited = block.debits().iter().map(|debit| &debit.sender);
     let paid = block.fees.iter().map(|fee| &fee.payer);

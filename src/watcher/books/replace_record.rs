@@ -1,11 +1,13 @@
-//! Makes our record of a block that stands on one endpoint's word what two tell of it.
+//! Replaces our record of a block that one endpoint reported by what two report.
 //!
-//! Where no roots prove a block, what one endpoint told of it while no other could be heard is on record. It may have left
-//! something out, or made something up.
-//! Promises: from the transaction on in which the record says that two reported a block, all that it shows of those who were
-//! watched at it is on record, and what it does not show counts there no more; what is CONFIRMED stays, and so does what is
-//! of an asset that is not listed (any more), which no block shows. Deliberately not here: CONFIRMED and FAILED. A deposit
-//! that was taken out is looked for as any that is in no block.
+//! Where no roots prove a block, we record what one endpoint reports while no other answers. It may have left something
+//! out or made something up.
+//! Promises: the transaction that records "two endpoints report this block" also does the following:
+//! - it records everything that the block shows of those who were watched at it;
+//! - it removes what the block does not show.
+//!
+//! What is CONFIRMED stays. So does what is of an asset that is not listed (any more), for no block shows it.
+//! Deliberately not here: CONFIRMED and FAILED. A deposit that was removed is looked for like any that is in no block.
 
 use landfall_chain::{Block, BlockSource, Chain, Lane, Network, Proof};
 use tracing::{error, warn};
@@ -30,7 +32,7 @@ pub(in crate::watcher) async fn is_weaker(
     }
 }
 
-/// Takes out of our record of `block` what it does not show.
+/// Removes from our record of `block` what it does not show.
 pub(in crate::watcher) async fn take_out(tx: &mut Tx, network: &Network, block: &Block) -> Result<(), StoreError> {
     let at = &block.header.block;
     for deposit in deposits::in_block(tx, network.chain, &at.hash, Lane::Block).await? {
@@ -49,7 +51,8 @@ pub(in crate::watcher) async fn take_out(tx: &mut Tx, network: &Network, block: 
 }
 
 impl<S: BlockSource> Watcher<S> {
-    /// Makes our record of `block`, which is outweighed, what it shows; how many deposits became PENDING by it.
+    /// Replaces our record of `block` by what it shows; returns how many deposits became PENDING by it. The caller has
+    /// checked with `is_outweighed`.
     pub(in crate::watcher) async fn replace_record(
         &self,
         tx: &mut Tx,

@@ -1,8 +1,9 @@
-//! Who paid what is about to be recorded, where its block alone does not report.
+//! Names who paid what is about to be recorded, where the block alone does not show it.
 //!
-//! A sender decides about no credit, and is reported once: events that were written keep what they say. So a block waits a
-//! little while nobody can be asked, and no longer: a deposit must not wait for a name. After that who paid the fee stands
-//! in, and the record says so. It is asked for once more before the event CONFIRMED is written, which does not wait.
+//! A sender decides no credit, and is written once: events that were written keep what they say. While no endpoint can
+//! be asked, a block waits a little and no longer: a deposit must not wait for a name. After that the fee payer stands
+//! in, and the record says so. The sender is asked for once more before the event CONFIRMED is written, which does not
+//! wait.
 
 use std::time::Duration;
 
@@ -12,12 +13,12 @@ use tracing::warn;
 use crate::time::Timestamp;
 use crate::watcher::books::watch_list::WatchList;
 
-/// How long blocks wait in all, while every answer fails.
+/// How long blocks wait in all while every request fails.
 pub(in crate::watcher) const PAYERS_WAIT: Duration = Duration::from_secs(60);
-/// In a younger block a transaction that no endpoint knows may be known in a moment: each has its own index of them.
+/// In a younger block, a transaction that no endpoint knows may be known in a moment: each endpoint has its own index.
 const YOUNG_MAX: Duration = Duration::from_secs(120);
 
-/// Since when nobody could be asked.
+/// Since when no endpoint could be asked.
 #[derive(Debug, Default)]
 pub(in crate::watcher) struct Senders {
     failing: Option<Failing>,
@@ -33,7 +34,8 @@ impl Senders {
     /// Names who paid the legs of `block` that are `wanted`.
     ///
     /// # Errors
-    /// When nobody can be asked, until that has been so for a while; such a failure may pass.
+    /// A transient error while no endpoint can be asked, for at most `PAYERS_WAIT`. After that it returns `Ok`, and the
+    /// fee payer stands in.
     pub(in crate::watcher) async fn name<S: BlockSource>(
         &mut self,
         source: &S,
@@ -48,7 +50,7 @@ impl Senders {
             self.failing = None;
             return Ok(());
         };
-        // A failure of long ago is none of this outage.
+        // A failure of long ago is not part of this outage.
         let before = self.failing.filter(|failing| now.since(failing.last) < PAYERS_WAIT);
         let since = before.map_or(now, |failing| failing.since);
         self.failing = Some(Failing { since, last: now });
@@ -60,10 +62,11 @@ impl Senders {
     }
 }
 
-/// Names who paid the legs of `block` that are `wanted` and that it does not report itself.
+/// Names who paid the legs of `block` that are `wanted` and whose sender the block does not show.
 ///
 /// # Errors
-/// When nobody can be asked now, or no endpoint knows a transaction of a young block yet; then what could be named is.
+/// When no endpoint can be asked now, or when none knows a transaction of a young block yet. What could be named is
+/// named even then.
 pub(in crate::watcher) async fn name<S: BlockSource>(
     source: &S,
     block: &mut Block,
@@ -94,7 +97,7 @@ pub(in crate::watcher) async fn name<S: BlockSource>(
     })
 }
 
-/// How many legs of `block` are `wanted` and not told who paid.
+/// How many legs of `block` are `wanted` and have no known sender.
 pub(in crate::watcher) fn unnamed(block: &Block, wanted: impl Fn(&AssetTransfer) -> bool) -> usize {
     block.transfers.iter().filter(|leg| is_unnamed(leg) && wanted(leg)).count()
 }
@@ -103,7 +106,7 @@ fn is_unnamed(leg: &AssetTransfer) -> bool {
     leg.sender_rule == SenderRule::StandIn
 }
 
-/// Whether a leg is one that is recorded.
+/// Whether a leg is one that will be recorded.
 pub(in crate::watcher) fn is_recorded(leg: &AssetTransfer, network: &Network, watch_list: &WatchList) -> bool {
     watch_list.contains(&leg.recipient) && network.asset(&leg.asset).is_some()
 }

@@ -1,8 +1,9 @@
 //! The watch list in memory: which addresses are watched, loaded once, then followed by its change sequence.
 //!
-//! Matching costs one look-up per leg, however many addresses there are, and an address costs its bytes and 6 to 11 more:
-//! 10,000,000 of them fit. Whose they are is not in it: a hit is rare, and the transaction that records it asks the store.
-//! Clones share one list: two workers of a chain do not hold it twice, and whoever follows it does so for both.
+//! Matching costs one look-up per leg, however many addresses there are. An address costs its bytes and 6 to 11 more,
+//! so 10,000,000 of them fit. The list does not know the owners: a hit is rare, and the transaction that records it
+//! asks the store. Clones share one list: two workers of a chain do not hold it twice, and when one follows it, both
+//! see the change.
 
 use std::hash::BuildHasher;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -14,7 +15,7 @@ use landfall_chain::{Address, Chain};
 use crate::store::{Connection, StoreError, accounts};
 
 const PAGE_ROWS: u32 = 10_000;
-/// As many addresses lie side by side: nothing is copied when more come.
+/// How many addresses lie side by side in one piece: nothing is copied when more come.
 const CHUNK: usize = 1 << 16;
 
 /// The watched addresses of one chain.
@@ -26,20 +27,20 @@ pub(in crate::watcher) struct WatchList {
 
 #[derive(Default, Debug)]
 struct Members {
-    /// Apart by family: an `Address` takes the space of the longer kind and a tag.
+    /// One set for each family: an `Address` takes the space of the longer kind and a tag.
     evm: Set<20>,
     solana: Set<32>,
-    /// The number of the newest address in it; every older one is in it, too.
+    /// The number of the newest address in the list; every older one is in it, too.
     seq: u64,
 }
 
-/// Addresses in the order in which they came, and a table of their places: where the table has room to spare, that costs four
-/// bytes a place and not a whole address.
+/// Addresses in the order in which they came, and a table of their places. Spare room in the table costs four bytes a
+/// place, not a whole address.
 #[derive(Default, Debug)]
 struct Set<const BYTES: usize> {
     chunks: Vec<Vec<[u8; BYTES]>>,
     places: HashTable<u32>,
-    /// Fast, and seeded anew in each process; who looks up what is hostile adds nothing to the table.
+    /// Fast, and seeded anew in each process. A hostile look-up adds nothing to the table.
     hasher: DefaultHashBuilder,
 }
 
@@ -87,14 +88,14 @@ impl WatchList {
         WatchList { chain, members: Arc::default() }
     }
 
-    /// Takes in what was added since the last time. Taking in the same page twice, as two who follow at one time do,
-    /// changes nothing.
+    /// Adds what was added to the store since the last time. Two may follow at once: to add the same page twice changes
+    /// nothing.
     pub(in crate::watcher) async fn follow(&self, connection: &mut impl Connection) -> Result<(), StoreError> {
         while self.follow_page(connection).await? {}
         Ok(())
     }
 
-    /// As [`WatchList::follow`], of one page; whether there was anything.
+    /// As [`WatchList::follow`], but one page only; returns whether it held anything.
     pub(in crate::watcher) async fn follow_page(&self, connection: &mut impl Connection) -> Result<bool, StoreError> {
         let seq = self.read().seq;
         let page = accounts::watched_since(connection, self.chain, seq, PAGE_ROWS).await?;
@@ -110,7 +111,6 @@ impl WatchList {
         Ok(true)
     }
 
-    /// How many addresses are in it.
     pub(in crate::watcher) fn len(&self) -> usize {
         let members = self.read();
         members.evm.len() + members.solana.len()
@@ -120,31 +120,31 @@ impl WatchList {
         self.read().contains(address)
     }
 
-    /// Those of `items` whose address is in it. Of a long list each look-up waits for memory, and those of one call wait
-    /// together.
+    /// Those of `items` whose address is in the list. With a long list each look-up waits for memory; the look-ups of
+    /// one call wait together.
     pub(in crate::watcher) fn among<'i, T>(&self, items: &'i [T], address: impl Fn(&T) -> &Address) -> Vec<&'i T> {
         let members = self.read();
         items.iter().filter(|item| members.contains(address(item))).collect()
     }
 
-    /// Whether one of these is in it, which is locked until that is known: to make them, it must not be asked.
+    /// Whether one of these addresses is in the list. The list is locked meanwhile, so the iterator must not ask it.
     pub(in crate::watcher) fn has_any<'i>(&self, addresses: impl IntoIterator<Item = &'i Address>) -> bool {
         let members = self.read();
         addresses.into_iter().any(|address| members.contains(address))
     }
 
-    /// The number up to which it holds every address.
+    /// The number up to which the list holds every address.
     pub(in crate::watcher) fn seq(&self) -> u64 {
         self.read().seq
     }
 
-    /// Whether everything up to number `seq` is in it.
+    /// Whether the list holds every address up to number `seq`.
     pub(in crate::watcher) fn is_current(&self, seq: u64) -> bool {
         self.read().seq >= seq
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Members> {
-        // Nothing panics while it holds the lock, and a half taken page is taken again.
+        // Nothing panics while it holds the lock, and a page that was added by half is added again.
         self.members.read().unwrap_or_else(PoisonError::into_inner)
     }
 

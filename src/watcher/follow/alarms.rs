@@ -1,6 +1,9 @@
-//! Alarms: conditions that are no failure yet. A newest block that stays the same, finality that stands still while the
-//! chain goes on, endpoints that do not agree on it, or follow different branches, such as refuse what only a person can
-//! have them serve, and such as cannot be asked for a missing deposit.
+//! Alarms: conditions that are no failure yet.
+//! - The newest block stays the same.
+//! - Finality stands still while the chain goes on.
+//! - Endpoints do not agree on what is final, or follow different branches.
+//! - An endpoint refuses a call until a person acts.
+//! - An endpoint that may know a missing deposit cannot be asked.
 //!
 //! An alarm comes by time and goes by itself. It changes nothing: what may be confirmed is decided elsewhere.
 
@@ -16,17 +19,17 @@ use crate::watcher::settle::unanswered;
 
 /// How long the node's own tag may stand still: it moves in steps of up to 7 minutes, and waits for L1 on a rollup.
 const TAG_STALL: Duration = Duration::from_secs(30 * 60);
-/// How long a count of confirmations may stand still, beside so many block times.
+/// How long a count of confirmations may stand still, in addition to so many block times.
 const COUNT_STALL: Duration = Duration::from_secs(10 * 60);
 const COUNT_STALL_BLOCKS: u32 = 20;
 /// How long the newest block may stay the same, and how many block times at least: slots without a block are usual.
 const BLOCK_STALL: Duration = Duration::from_secs(5 * 60);
 const BLOCK_STALL_BLOCKS: u32 = 25;
-/// What the alarm begins with by which a restart knows it again.
+/// How the alarm's text begins; a restart finds it by this.
 const NO_NEWER: &str = "no newer block than ";
 /// How long too few endpoints may agree.
 const WAITING_MAX: Duration = Duration::from_secs(10 * 60);
-/// For how long an endpoint must go on refusing, and after how long it counts as not asked any more.
+/// For how long an endpoint must keep refusing, and after how long without a refusal its alarm ends.
 const REFUSED_MAX: Duration = Duration::from_secs(5 * 60);
 const REFUSED_KEPT: Duration = Duration::from_secs(60 * 60);
 /// How long endpoints may follow different branches.
@@ -39,19 +42,20 @@ pub(in crate::watcher) struct Alarms {
     /// `None` where blocks come on demand.
     still_after: Option<Duration>,
     newest: Newest,
-    /// When the source last reported where the chain ends.
+    /// When the source last reported the end of the chain.
     reported_at: Option<Timestamp>,
-    /// What was warned of before a restart, until a newer block is reported.
+    /// The alarm from before a restart, until a newer block is reported.
     stood_still: Option<String>,
     /// Since when the chain has been going on while nothing more became final.
     moving_since: Option<Timestamp>,
     waiting: Option<(Timestamp, String)>,
     forked: Option<(Timestamp, String)>,
-    /// Since when what was connected could not be looked at once more, and why.
+    /// Since when connected blocks could not be cross-checked, and why.
     unseen: Option<(Timestamp, String)>,
-    /// Since when a final block is not shown as it must be and its deposits wait, which, and why.
+    /// Since when a final block is not shown as it must be while its deposits wait; which block, and why.
     withheld: Option<(Timestamp, BlockRef, String)>,
-    /// Of the deposits in no block that endpoints may know which could not be asked, the one missing longest behind its grace.
+    /// A deposit in no block that endpoints may know which could not be asked. Of several, the one that has been
+    /// missing longest past its grace.
     unanswered: Option<Unanswered>,
     /// By endpoint and method.
     refused: BTreeMap<(String, &'static str), Refusing>,
@@ -63,11 +67,12 @@ struct Refusing {
     since: Timestamp,
     last_at: Timestamp,
     times: u64,
-    /// Why, as it was first said.
+    /// The reason given the first time.
     why: String,
 }
 
-/// A deposit that is missing since then, which endpoints may know it and could not be asked, and why, as it was first said.
+/// A missing deposit that only endpoints which could not be asked may know. `since` is when it was first missing; `why`
+/// is the first reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Unanswered {
     since: Timestamp,
@@ -117,7 +122,7 @@ impl Alarms {
         }
     }
 
-    /// Takes up what a former watcher reported, so that a restart ends no alarm.
+    /// Loads what an earlier watcher reported, so that a restart ends no alarm.
     pub(in crate::watcher) fn resume(&mut self, reported: LastStatus) {
         let LastStatus { latest: Some(latest), finalized, finalized_at, heartbeat_at, alarms } = reported else {
             return;
@@ -128,14 +133,14 @@ impl Alarms {
         self.moving_since = (finalized_at != Timestamp::EPOCH).then_some(finalized_at);
     }
 
-    /// Takes in where the chain ends now.
+    /// Records where the chain ends now.
     pub(in crate::watcher) fn observe(&mut self, tip: &Tip, now: Timestamp) {
         let Newest { latest, latest_at, finalized, finalized_at } = &mut self.newest;
         let reported = tip.finalized.map(|block| block.number);
         if reported > *finalized || *finalized_at == Timestamp::EPOCH {
             (*finalized, *finalized_at) = (reported.max(*finalized), now);
             self.moving_since = None;
-            // Something newer is final: who waits now, as for an endpoint that is always a block behind, begins anew.
+            // Something newer is final: an endpoint that is always a block behind starts its wait anew.
             self.waiting = None;
         }
         self.reported_at = Some(now);
@@ -144,7 +149,7 @@ impl Alarms {
         }
         if tip.latest.number > *latest {
             self.stood_still = None;
-            // A chain that stood still for as long was not expected to finalize anything meanwhile.
+            // A chain that stood still for so long could not finalize anything meanwhile.
             let stood_still = now.since(*latest_at) > self.stall_after;
             (*latest, *latest_at) = (tip.latest.number, now);
             self.moving_since = self.moving_since.filter(|_| !stood_still).or(Some(now));
@@ -156,17 +161,18 @@ impl Alarms {
         self.forked = tip.forked.clone().map(|text| self.forked.take().unwrap_or((now, text)));
     }
 
-    /// What was connected was looked at once more, or could not be: why, as it was first said.
+    /// Records a cross-check of connected blocks; `in_vain` says why it failed, and the first reason is kept.
     pub(in crate::watcher) fn looked(&mut self, in_vain: Option<String>, now: Timestamp) {
         self.unseen = in_vain.map(|text| self.unseen.take().unwrap_or((now, text)));
     }
 
-    /// Since when a final block whose deposits wait is not shown as it must be, and why, or none is like that.
+    /// Records the final block whose deposits have waited longest because it is not shown as it must be, or that there
+    /// is none.
     pub(in crate::watcher) fn withheld(&mut self, oldest: Option<(Timestamp, BlockRef, String)>) {
         self.withheld = oldest;
     }
 
-    /// A deposit in no block was looked for, which was `missing` since then where its grace is over.
+    /// Records that a deposit in no block was looked for. `missing` is since when, if its grace is over.
     pub(in crate::watcher) fn sought(&mut self, deposit: &Deposit, missing: Option<Timestamp>, fate: &Fate) {
         let is_same = |known: &mut Unanswered| known.deposit.id == deposit.id;
         let (Fate::Unanswered { endpoints, why }, Some(since)) = (fate, missing) else {
@@ -180,17 +186,17 @@ impl Alarms {
         }
     }
 
-    /// The deposit that is warned of, as long as it is in no block.
+    /// The deposit that the alarm names. It may have been found in a block since.
     pub(in crate::watcher) fn unanswered(&self) -> Option<&Deposit> {
         self.unanswered.as_ref().map(|unanswered| &unanswered.deposit)
     }
 
-    /// Whether that deposit is still to be warned of.
+    /// Whether that deposit is still missing; if not, its alarm ends.
     pub(in crate::watcher) fn keep_unanswered(&mut self, is_missing: bool) {
         self.unanswered.take_if(|_| !is_missing);
     }
 
-    /// The chain is connected up to `at`, with `finalized` for final: what was reported far above was not its end.
+    /// The chain is connected up to `at`, and `finalized` is final: a report far above that was not its end.
     pub(in crate::watcher) fn reached(&mut self, at: &BlockRef, finalized: Option<&BlockRef>, tip: &Tip) {
         let Newest { latest, finalized: final_number, .. } = &mut self.newest;
         *latest = (*latest).min(tip.latest.number.max(at.number));
@@ -200,7 +206,7 @@ impl Alarms {
         }
     }
 
-    /// Takes in what endpoints refuse now.
+    /// Records what endpoints refuse now.
     pub(in crate::watcher) fn responses(&mut self, endpoints: &[EndpointStatus], now: Timestamp) {
         let mut before = std::mem::take(&mut self.refused);
         for endpoint in endpoints {
@@ -216,13 +222,13 @@ impl Alarms {
         }
     }
 
-    /// The blocks above a fork point were taken back: the chain goes on from where it ends now.
+    /// The blocks above a fork point were disconnected: the chain goes on from where it ends now.
     pub(in crate::watcher) fn taken_back(&mut self, tip: &Tip, now: Timestamp) {
         (self.newest.latest, self.newest.latest_at) = (tip.latest.number, now);
         self.stood_still = None;
     }
 
-    /// Since when the source has reported no newer block, where that is for too long. A source that reports nothing at all is
+    /// Since when the source has reported no newer block, if that is too long. A source that reports nothing at all is
     /// another failure.
     pub(in crate::watcher) fn still_since(&self) -> Option<Timestamp> {
         let (reported_at, latest_at) = (self.reported_at?, self.newest.latest_at);
@@ -230,7 +236,7 @@ impl Alarms {
         (self.stood_still.is_some() || is_late).then_some(latest_at)
     }
 
-    /// What is to be warned of now, in words that stay the same while it lasts.
+    /// The alarms that are on, in texts that stay the same while they last.
     pub(in crate::watcher) fn texts(&self, now: Timestamp) -> Vec<String> {
         let Newest { latest, finalized, finalized_at, .. } = self.newest;
         let still = self.still_since().map(|since| format!("{NO_NEWER}{latest} is told since {since}"));
@@ -245,7 +251,7 @@ impl Alarms {
             texts.push(format!("since {since}, {text}"));
         }
         for ((endpoint, method), Refusing { since, last_at, why, .. }) in &self.refused {
-            // Once is no proof that it will go on.
+            // One refusal is no proof that it will go on.
             if last_at.since(*since) > REFUSED_MAX && now.since(*last_at) <= REFUSED_KEPT {
                 texts.push(format!("since {since}, endpoint {endpoint} refuses {method}: {why}"));
             }
@@ -333,7 +339,7 @@ mod tests {
             alarms.reached(&reported.latest, Some(&cursor(90)), &reported);
             assert_eq!((alarms.texts(minute(number)), alarms.still_since()), (Vec::new(), None));
         }
-        // Endpoints that are one block apart and stand still are no chain that goes on.
+        // Endpoints that are one block apart and stand still are not a chain that goes on.
         for number in 40..60 {
             let reported = tip(139 - u64::from(number % 2), Some(129));
             alarms.observe(&reported, minute(number));
@@ -456,7 +462,7 @@ mod tests {
         assert_eq!(alarms.texts(minute(11)).len(), 1);
         assert_eq!(alarms.finalized_at(), minute(0));
 
-        // One that stood for long stands at once.
+        // One that already stood still for too long raises the alarm at once.
         let mut alarms = Alarms::new(LIMIT, None);
         alarms.resume(reported(minute(60), &[]));
         alarms.observe(&tip(101, Some(90)), minute(61));
@@ -466,7 +472,7 @@ mod tests {
     #[test]
     fn a_newest_block_that_stays_the_same_is_reported_until_there_is_a_newer_one() {
         let mut alarms = Alarms::new(LIMIT * 100, Some(5 * MINUTE));
-        // No less than what was reported before: a lagging endpoint leads for a while.
+        // No lower than what was reported before: a lagging endpoint answers first for a while.
         for (latest, at) in [(0, 0), (7, 1), (6, 5), (7, 6)] {
             alarms.observe(&tip(latest, None), minute(at));
             assert!(alarms.texts(minute(at)).is_empty(), "minute {at}");
@@ -507,7 +513,7 @@ mod tests {
         alarms.observe(&tip(101, None), minute(11));
         assert!(alarms.texts(minute(11)).is_empty());
 
-        // It froze shortly before, or while nobody looked.
+        // It froze shortly before, or while no watcher ran.
         let mut alarms = Alarms::new(LIMIT * 100, Some(5 * MINUTE));
         alarms.resume(reported(minute(9), &[]));
         alarms.observe(&tip(100, None), minute(14));

@@ -1,7 +1,7 @@
-//! Where a chain that was never watched is taken up: its cursor is set to the block below the first that is to be read.
+//! Sets the anchor of a chain that was never watched: its cursor becomes the block below the first that is to be read.
 //!
-//! Promises: nothing is begun on a block that is not final where a final one was asked for, and none on a guess: where the
-//! number was skipped, the next block reports by its parent what it stands on.
+//! Promises: where a final block was asked for, the anchor is final. It is never a guess: where the number was skipped,
+//! the parent of the next block is the anchor.
 
 use landfall_chain::{BlockRef, BlockSource, FinalityRule, Header, Tip};
 use tracing::info;
@@ -10,12 +10,11 @@ use crate::store::cursors::{self, Cursor};
 use crate::store::native_settings;
 use crate::watcher::{Start, TickError, Watcher};
 
-/// How many numbers one read covers that looks for the block to start above, and how many reads a tick makes for it.
+/// How many numbers one read for the anchor covers, and how many such reads a tick makes.
 const ANCHOR_READ: u64 = 256;
 const ANCHOR_READS_MAX: usize = 16;
 
 impl<S: BlockSource> Watcher<S> {
-    /// Sets the cursor of a chain that was never watched.
     pub(in crate::watcher) async fn anchor(&mut self, tip: &Tip) -> Result<BlockRef, TickError> {
         let number = match self.settings.start {
             Start::Finalized => tip.finalized.map(|finalized| finalized.number).ok_or_else(|| {
@@ -25,7 +24,7 @@ impl<S: BlockSource> Watcher<S> {
             Start::Number(first) => first.saturating_sub(1),
         };
         let header = &self.anchor_header(number, tip).await?;
-        // A header is one endpoint's word. What stands on a block that is no final one would never be taken back.
+        // One endpoint reports a header. If our first block were on a false branch, it would never be disconnected.
         let expected = tip.finalized.filter(|finalized| finalized.number == number);
         if let Some(expected) = expected.filter(|expected| *expected != header.block) {
             let what = format!("block {expected}, to start from, is final, but {} is shown", header.block);
@@ -41,8 +40,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(header.block)
     }
 
-    /// The block that the first one above `number` stands on: the one at `number`, or where that was skipped an earlier
-    /// one, by the parent of the next block that is shown.
+    /// The anchor: the block at `number`, or if that was skipped, the parent of the next block that is shown.
     async fn anchor_header(&self, number: u64, tip: &Tip) -> Result<Header, TickError> {
         if let Some(header) = self.source.headers(number..=number).await?.first() {
             return Ok(*header);

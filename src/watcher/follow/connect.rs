@@ -1,10 +1,10 @@
 //! Connects blocks: fetched ahead in parallel, linked by parent, matched with the watch list, recorded in one
 //! transaction for each read.
 //!
-//! What a source left out or tore apart shows in the parent links; the cursor then stays where the links hold.
-//! Where blocks are read by their logs only, or on one endpoint's word where two must agree, one that may concern a watched
-//! address is read again in full before it is recorded: candidates are never credited. While no second endpoint can be heard,
-//! one's word makes a deposit PENDING, and never CONFIRMED.
+//! The parent links show what a source left out or tore apart; the cursor then stays where the links hold.
+//! Some blocks are read by their logs only, or reported by one endpoint where two must agree. Such a block is read
+//! again in full before it is recorded if it may concern a watched address: candidates are never credited. While no
+//! second endpoint answers, one endpoint's report makes a deposit PENDING, and never CONFIRMED.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -27,21 +27,21 @@ use crate::watcher::follow::native_setting::require_setting;
 use crate::watcher::settle::reported_blocks::ReportedBlocks;
 use crate::watcher::{TickError, Ticked, Watcher};
 
-/// How many blocks one read asks for at most, and one transaction records. After a read that failed it is half as many,
-/// after each that did not, one more: what is too much for a node at once is asked for in parts.
+/// How many blocks one read asks for at most, and one transaction records. A read that failed halves the number, any
+/// other adds one: what is too much for a node at once is asked for in parts.
 pub(in crate::watcher) const READ_BLOCKS_MAX: u64 = 20;
-/// How many reads are under way at once; with the above it bounds what is in memory.
+/// How many reads are under way at once; together with the above it bounds memory.
 pub(in crate::watcher) const READS_AHEAD_MAX: usize = 4;
 /// How many blocks a tick connects at most.
 pub(in crate::watcher) const TICK_BLOCKS_MAX: u64 = 100;
-/// How many final blocks stay on record below the newest final one, for finding fork points.
+/// How many final blocks stay on record below the newest final one, to find fork points.
 pub(in crate::watcher) const FINAL_BLOCKS_KEPT: u64 = 1_024;
 /// How far back each transaction looks for blocks to forget: more than it ever adds.
 const PRUNE_WINDOW: u64 = 4_096;
 
 impl<S: BlockSource> Watcher<S> {
-    /// Connects what comes after `at`, as far as the source has it and a tick goes. When the first block does not stand
-    /// on `at`, that is a reorg, to be taken back.
+    /// Connects what comes after `at`, as far as the source has it and a tick goes. If the first block does not stand
+    /// on `at`, that is a reorg, which the caller undoes.
     pub(in crate::watcher) async fn connect(
         &mut self,
         mut at: BlockRef,
@@ -54,8 +54,9 @@ impl<S: BlockSource> Watcher<S> {
         } = self;
         let mut books = Books { source, endpoints, db, network, watch_list, payers, reported };
         let read = Read { proof: settings.proof, ..Read::FULL };
-        // Where nothing was shown above `at`, the next block there is reports by its parent whether all was skipped. What is right
-        // above is looked for all the same: an endpoint that reports an end far above leads nobody away from what is there.
+        // If nothing was shown right above `at`, the parent of the next block shows whether all between was skipped.
+        // The numbers right above are read all the same: an endpoint that reports a block far above must not hide what
+        // is there.
         let looked = absent.take().filter(|absent| absent.above == at).map(|absent| absent.through);
         let (latest, width) = (tip.latest.number, *read_width);
         let further = looked.into_iter().flat_map(|looked| ranges(looked, latest, width));
@@ -68,7 +69,7 @@ impl<S: BlockSource> Watcher<S> {
             *read_width = if read.is_ok() { (*read_width + 1).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
             let mut blocks = match read {
                 Ok(blocks) => blocks,
-                // What was recorded stays; why there is no more is reported by the next tick, which begins with it.
+                // What was recorded stays; the next tick begins with this read and reports its error.
                 Err(_) if at != above => break,
                 Err(error) => {
                     unread = Some(put_off(error.into())?);
@@ -78,7 +79,7 @@ impl<S: BlockSource> Watcher<S> {
             let shown = blocks.len();
             is_empty &= shown == 0;
             let first = blocks.first().map(|block| block.header);
-            // What was far above is looked for again from where our chain ends now.
+            // A block far above is read again from where our chain ends now.
             if at != above && !first.as_ref().is_none_or(is_near) {
                 break;
             }
@@ -87,7 +88,7 @@ impl<S: BlockSource> Watcher<S> {
             match books.record(&at, &mut blocks, tip.finalized, now, ticked).await {
                 Ok(last) => at = last,
                 Err(error) => {
-                    // What stands behind it is read again with it: less, until it can be recorded.
+                    // What stands on it is read again with it: read less at once until it can be recorded.
                     *read_width = (*read_width / 2).max(1);
                     unread = Some(put_off(error)?);
                     break;
@@ -98,8 +99,8 @@ impl<S: BlockSource> Watcher<S> {
             }
         }
         drop(reads);
-        // Far above, a block that stands on one we were not shown is no fork: the numbers between are asked for again. One that
-        // stands on a block at or below ours, and not on ours, is, however far above it is.
+        // A block far above whose parent we were not shown is no fork: the numbers between are asked for again. It is a
+        // fork, at any distance, if its parent is at or below our number and is not our block.
         let is_fork = |next: &Header| at != above || is_near(next) || next.parent.number <= above.number;
         let stray = stray.filter(is_fork);
         let through = latest.min(looked.unwrap_or(above.number).saturating_add(TICK_BLOCKS_MAX));
@@ -110,7 +111,8 @@ impl<S: BlockSource> Watcher<S> {
     }
 }
 
-/// Numbers that the source showed no block for. On a chain that skips numbers it may be so; an empty answer is no proof.
+/// Numbers that the source showed no block for. On a chain that skips numbers that may be true, but an empty response
+/// is no proof.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::watcher) struct Absent {
     above: BlockRef,
@@ -118,16 +120,15 @@ pub(in crate::watcher) struct Absent {
     through: u64,
 }
 
-/// Where connecting ended.
 pub(in crate::watcher) struct Connected {
     pub(in crate::watcher) at: BlockRef,
-    /// What the source shows next and does not stand on it.
+    /// The next block of the source, if it does not stand on `at`.
     pub(in crate::watcher) stray: Option<Header>,
-    /// Why the block above it cannot be read now, which is no reason for those below it to wait.
+    /// Why the block above cannot be read now; the blocks below it do not wait.
     pub(in crate::watcher) unread: Option<SourceError>,
 }
 
-/// What may pass is reported when all else of the tick is done.
+/// An error that may pass is returned when all else of the tick is done.
 fn put_off(error: TickError) -> Result<SourceError, TickError> {
     match error {
         TickError::Source(error) if error.kind == SourceErrorKind::Transient => Ok(error),
@@ -147,8 +148,8 @@ struct Books<'w, S> {
 }
 
 impl<S: BlockSource> Books<'_, S> {
-    /// Records blocks that stand on `at`, what they credit, and the cursor, in one transaction; the last of them.
-    /// Of `blocks` those stay that were recorded.
+    /// Records blocks that stand on `at`, what they credit, and the cursor, in one transaction; returns the last of
+    /// them. Afterwards `blocks` holds only those that were recorded.
     async fn record(
         &mut self,
         at: &BlockRef,
@@ -157,7 +158,7 @@ impl<S: BlockSource> Books<'_, S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<BlockRef, TickError> {
-        // Each turn but the last was for addresses that were added meanwhile.
+        // Every turn but the last is repeated because addresses were added meanwhile.
         let mut alone = BTreeSet::new();
         loop {
             let seq = self.watch_list.seq();
@@ -172,8 +173,8 @@ impl<S: BlockSource> Books<'_, S> {
         }
     }
 
-    /// `None` when an address that was added behind `seq` asks for a block to be read in full, but for those that were reported by
-    /// one endpoint alone, or for who paid it.
+    /// `None` if an address that was added after `seq` requires more reading: a block in full (unless it is in
+    /// `alone`), or who paid it.
     async fn try_record(
         &mut self,
         at: &BlockRef,
@@ -191,7 +192,8 @@ impl<S: BlockSource> Books<'_, S> {
             return Err(StoreError::Moved { chain }.into());
         }
         require_setting(&mut tx, network).await?;
-        // The lane of the traces follows the same list: what is in it now need not have been when the blocks were read.
+        // The lane of the traces follows the same list: what is in it now may not have been there when the blocks were
+        // read.
         if cursor.watch_seq > seq {
             watch_list.follow(&mut tx).await?;
             let is_unnamed =
@@ -218,7 +220,7 @@ impl<S: BlockSource> Books<'_, S> {
             last = block.header.block;
         }
         Cursor::shift(&mut tx, chain, at, &last).await?;
-        // What is to be looked at once more is needed until then.
+        // On chains without roots, blocks stay on record until they were cross-checked.
         if let Some(finalized) = finalized.filter(|_| chain.family().has_roots()) {
             let below = last.number.min(finalized.number).saturating_sub(FINAL_BLOCKS_KEPT);
             cursors::prune(&mut tx, chain, below.saturating_sub(PRUNE_WINDOW), below).await?;
@@ -232,8 +234,8 @@ impl<S: BlockSource> Books<'_, S> {
         Ok(Some(last))
     }
 
-    /// Names who paid what is about to be recorded. Where nobody can be asked, that block and what stands on it are left for
-    /// later: those below need not wait.
+    /// Names who paid what is about to be recorded. If no endpoint can be asked, that block and those above it are left
+    /// for later: the blocks below do not wait.
     async fn name_payers(&mut self, blocks: &mut Vec<Block>, now: Timestamp) -> Result<(), TickError> {
         let Books { source, network, watch_list, payers, .. } = self;
         for index in 0..blocks.len() {
@@ -250,12 +252,12 @@ impl<S: BlockSource> Books<'_, S> {
         Ok(())
     }
 
-    /// Puts full blocks in the place of those that may concern a watched address. Where the source shows another
-    /// block by now, or none that is proved, that one and what stands on it are left for later. Those that one endpoint alone
-    /// reports are added to `alone`, and not asked for again.
+    /// Replaces blocks that may concern a watched address by full ones. If the source now shows another block, or none
+    /// that is proved, that block and those above it are left for later. Blocks that one endpoint alone reports are
+    /// added to `alone`, and not asked for again.
     ///
     /// # Errors
-    /// Why not even the first of them can be read in full.
+    /// Why not even the first of them can be read in full, or any permanent error.
     async fn read_hits(&self, blocks: &mut Vec<Block>, alone: &mut BTreeSet<u64>) -> Result<(), TickError> {
         let is_hit = |block: &Block| {
             let is_alone = alone.contains(&block.header.block.number);
@@ -270,16 +272,16 @@ impl<S: BlockSource> Books<'_, S> {
         while let Some((index, number, full)) = reads.next().await {
             let full = match full {
                 Ok(full) => full.into_iter().next(),
-                // PENDING on one endpoint's word, which its block says; CONFIRMED waits for the second one's.
+                // One endpoint's report makes it PENDING, and the block says so; CONFIRMED waits for a second one.
                 Err(error) if error.is_unwitnessed => {
                     alone.insert(number);
                     continue;
                 }
                 Err(error) if index == 0 || error.kind == SourceErrorKind::Permanent => return Err(error.into()),
-                // Those before it must not wait for it; the next tick begins with it.
+                // The blocks before it must not wait; the next tick begins with it.
                 Err(_) => None,
             };
-            // Honest endpoints may report other times of one block: a time is no part of what it is.
+            // Honest endpoints may report different times of one block: a time is not part of its identity.
             let place = |block: &Block| (block.header.block, block.header.parent);
             let Some(full) = full.filter(|full| place(full) == place(&blocks[index])) else {
                 blocks.truncate(index);
@@ -291,12 +293,12 @@ impl<S: BlockSource> Books<'_, S> {
     }
 }
 
-/// Whether a block whose proof is too weak to credit anything may hold what we would record.
+/// Whether a block whose proof is too weak to credit anything may hold something that we would record.
 fn must_be_read_in_full(block: &Block, watch_list: &WatchList, endpoints: &Endpoints) -> bool {
     let is_candidate = match block.proof {
         Proof::Roots | Proof::TwoEndpoints => false,
         Proof::Bloom => true,
-        // Where one suffices, there is no more to be had.
+        // Where one endpoint suffices, a full read proves no more.
         Proof::OneEndpoint => endpoints.agree() > 1,
     };
     let paid = block.transfers.iter().flat_map(|transfer| [&transfer.recipient, &transfer.sender]);
@@ -314,7 +316,7 @@ pub(in crate::watcher) fn ranges(at: u64, latest: u64, width: u64) -> impl Itera
     })
 }
 
-/// The blocks of the front that stand on `at` and on each other.
+/// The first blocks, as long as each stands on `at` or on the one before it.
 fn linked<'b>(at: &BlockRef, blocks: &'b [Block]) -> &'b [Block] {
     let mut parent = *at;
     let broken = blocks.iter().position(|block| {

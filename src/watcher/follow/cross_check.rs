@@ -1,10 +1,14 @@
-//! Looks once more at connected blocks before they count as final, on chains whose hashes cover neither a block's parent nor
-//! what is in it: there the final block proves nothing of those below.
+//! Cross-checks connected blocks before they count as final, on chains whose hashes cover neither a block's parent nor
+//! its content. There the final block proves nothing about those below.
 //!
-//! Promises: nothing counts as final that was not looked at, however far behind it lies, but what an operator left to one
-//! endpoint; what endpoints agree on against our record is told to be taken back. Through which number all was looked at stands
-//! on record: nothing behind it is forgotten before, whichever process looks, and all above it that we connected is on record.
-//! Deliberately not here: what is asked of endpoints, and when they agree (the source's).
+//! Promises:
+//! - Nothing counts as final that was not checked, however far behind it is, except what an operator left to one
+//!   endpoint.
+//! - What endpoints agree on against our record is reported, to be disconnected.
+//! - The number through which all was checked is on record. All blocks that we connected above it stay on record,
+//!   whichever process checks.
+//!
+//! Deliberately not here: what endpoints are asked, and when they agree (that is the source's).
 
 use landfall_chain::{BlockRef, BlockSource, Tip};
 
@@ -14,11 +18,12 @@ use crate::store::cursors::{self, Cursor};
 use crate::watcher::follow::connect::FINAL_BLOCKS_KEPT;
 use crate::watcher::{TickError, Watcher};
 
-/// How many blocks one look is at, at most; a tick connects fewer.
+/// How many blocks one check covers at most; a tick connects fewer.
 const LOOK_BLOCKS_MAX: u32 = 1_024;
 
 impl<S: BlockSource> Watcher<S> {
-    /// The lowest number up to the final block of which our record holds something else than endpoints agree on.
+    /// The lowest number, up to the final block, at which endpoints agree on something else than our record has; `None`
+    /// if nothing differs.
     pub(in crate::watcher) async fn cross_check(
         &self,
         at: &BlockRef,
@@ -30,7 +35,8 @@ impl<S: BlockSource> Watcher<S> {
         let through = at.number.min(finalized.number);
         let mut reader = self.db.read().await?;
         let looked = Cursor::load(&mut reader, chain).await?.looked;
-        // What was looked at is doubted where a person accepts that it was replaced, and where it passes over what is final now.
+        // Checked blocks are doubted in two cases: a person accepts that they were replaced, or they passed over a
+        // number that is final now.
         let doubted = match &orders.accepted {
             Some((down_to, _)) => Some(*down_to),
             None => cursors::passed_over(&mut reader, chain, through).await?.map(|below| below.number),
@@ -44,8 +50,8 @@ impl<S: BlockSource> Watcher<S> {
         self.look_above(looked, through).await
     }
 
-    /// Looks at what stands on our block at `from`, or below where there is none. Where that was forgotten, what is between two
-    /// blocks on record reports nothing.
+    /// Checks what stands on our block at `from`, or on the one below if there is none. Where blocks were forgotten,
+    /// the gap between two blocks on record shows nothing.
     async fn look_behind(&self, from: u64, through: u64) -> Result<Option<u64>, TickError> {
         let linked = cursors::stands_on(&mut self.db.read().await?, self.chain(), from).await?;
         let Some((below, above)) = linked.filter(|(below, _)| below.number < through) else { return Ok(None) };
@@ -53,7 +59,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(self.source.cross_check(&below, below.number + 1..=through.min(above.number), ours, true).await?)
     }
 
-    /// Looks at our blocks above `looked`, so many at most, and records through which number nothing was found.
+    /// Checks our blocks above `looked`, `LOOK_BLOCKS_MAX` at most, and records through which number nothing differed.
     async fn look_above(&self, looked: u64, through: u64) -> Result<Option<u64>, TickError> {
         if through <= looked {
             return Ok(None);
@@ -73,17 +79,18 @@ impl<S: BlockSource> Watcher<S> {
         Ok(otherwise)
     }
 
-    /// Records that all of ours above `looked` and through that number was `seen`, and forgets what is not needed any more by that.
+    /// Records that all of ours above `looked` and through that number was `seen`, and forgets what is no longer
+    /// needed.
     async fn note_looked(&self, looked: u64, seen: &[BlockRef], through: u64) -> Result<(), TickError> {
         let (chain, Some(lowest)) = (self.chain(), seen.first()) else { return Ok(()) };
         let mut tx = self.db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
-        // Another process did.
+        // Another process recorded it.
         if cursor.looked >= through {
             return Ok(());
         }
         let ours = cursors::canonical_from(&mut tx, chain, (lowest.number, through), LOOK_BLOCKS_MAX).await?;
-        // It was taken back meanwhile. What was connected above it is no reason to look anew.
+        // They were disconnected meanwhile. Blocks connected above them are no reason to check anew.
         if cursor.looked < looked || ours != seen {
             return Err(StoreError::Moved { chain }.into());
         }
@@ -93,7 +100,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(tx.commit().await?)
     }
 
-    /// Whether what stands at `number`, and all below it, may count as final.
+    /// Whether the block at `number`, and all below it, may count as final.
     pub(in crate::watcher) fn is_looked_at(&self, cursor: &Cursor, number: u64) -> bool {
         self.chain().family().has_roots() || cursor.looked >= number
     }

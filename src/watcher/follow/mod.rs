@@ -1,4 +1,4 @@
-//! Following the newest blocks: connecting them, taking reorgs back, and what operators see of it.
+//! Following the newest blocks: connecting them, undoing reorgs, and what operators see of it.
 
 pub(super) mod alarms;
 pub(super) mod anchor;

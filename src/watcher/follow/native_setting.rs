@@ -1,10 +1,11 @@
-//! Notices that the network's setting of how native movements are seen has changed, and names what it leaves unread: blocks
-//! that were followed with a setting that did not show what the new one shows.
+//! Notices that the network's setting of how native movements are seen has changed. Names the blocks that this leaves
+//! unread: those followed with a setting that did not show what the new one shows.
 //!
-//! Promises: each such change is an incident that names the ranges and the command that reads them; it reads nothing itself.
-//! Nor does a process with one setting go on where another process was started with another: whose blocks were followed with
-//! what would be on record falsely.
-//! Deliberately not here: blocks that were connected to be traced and are not yet; the lane of the traces has them.
+//! Promises: each such change is an incident that names the ranges and the command that reads them; it reads nothing
+//! itself. A process with one setting stops where another process was started with another. Otherwise the record of
+//! which block was followed with which setting would be false.
+//! Deliberately not here: blocks that were connected to be traced and are not traced yet; the lane of the traces has
+//! them.
 
 use std::ops::RangeInclusive;
 
@@ -18,7 +19,7 @@ use crate::time::Timestamp;
 use crate::watcher::{TickError, Watcher};
 
 impl<S: BlockSource> Watcher<S> {
-    /// Records with which setting the blocks above the cursor are followed, where it is another than before.
+    /// Records with which setting the blocks above the cursor are followed, if it is a new one.
     pub(in crate::watcher) async fn note_native(&self, now: Timestamp) -> Result<(), TickError> {
         let (chain, native) = (self.chain(), self.network.native);
         let mut settings = native_settings::of_chain(&mut self.db.read().await?, chain).await?;
@@ -57,7 +58,7 @@ impl<S: BlockSource> Watcher<S> {
     }
 }
 
-/// That blocks which are connected in `tx` are followed with the setting that is on record.
+/// Requires that the blocks connected in `tx` are followed with the setting that is on record.
 pub(in crate::watcher) async fn require_setting(tx: &mut Tx, network: &Network) -> Result<(), TickError> {
     let (chain, ours) = (network.chain, &network.native);
     match native_settings::newest(tx, chain).await? {
@@ -79,8 +80,8 @@ fn words(native: &Native) -> String {
     format!("native = \"{}\"{from}", native.source.name())
 }
 
-/// The numbers up to `through` whose blocks were followed with one of `settings`, each from its number on, and would show
-/// more with `native`; ascending ranges.
+/// The numbers up to `through` whose blocks were followed with one of `settings`, each from its number on, and would
+/// show more with `native`; ascending ranges.
 fn unread(settings: &[(u64, Native)], native: &Native, through: u64) -> Vec<RangeInclusive<u64>> {
     let ends = settings.iter().skip(1).map(|(from, _)| *from).chain([through.saturating_add(1)]);
     let mut ranges: Vec<RangeInclusive<u64>> = Vec::new();
@@ -102,8 +103,8 @@ fn unread(settings: &[(u64, Native)], native: &Native, through: u64) -> Vec<Rang
     ranges
 }
 
-/// Whether block `number` shows with `native` what it did not show with what `was` set. Logs that are no longer taken for
-/// the chain's own word were none when they were looked for.
+/// Whether block `number` shows with `native` what it did not show with the setting `was`. Logs that no longer count as
+/// the chain's own were none when they were read.
 fn is_unread(was: &Native, native: &Native, number: u64) -> bool {
     let was_read = was.is_traced(number) || was.is_logged(number) && native.is_logged(number);
     !was_read && (native.is_traced(number) || native.is_logged(number))
@@ -131,7 +132,7 @@ mod tests {
             (vec![(10, top)], logs, vec![10..=99]),
             (vec![(10, TRACED)], top, vec![]),
             (vec![(10, TRACED)], logged(50), vec![]),
-            // The fork comes later than was said: its logs were not there.
+            // The fork comes later than the setting said: its logs were not there.
             (vec![(10, logged(50))], logged(80), vec![50..=79]),
             (vec![(10, logged(50))], TRACED, vec![50..=99]),
             (vec![(10, logged(50))], logged(30), vec![]),

@@ -1,8 +1,8 @@
-//! Reorgs: is our newest block still canonical, where is the fork point, take back what is above it.
+//! Reorgs: checks whether our newest block is still canonical, finds the fork point, disconnects what is above it.
 //!
 //! Nothing is deleted: a disconnected block and what was seen in it stay on record, and may be connected again. What
-//! counted as final is taken back only when a person accepts it; that it was replaced, or all of our record was, must be
-//! agreed like what is final.
+//! counted as final is disconnected only when a person accepts it. That it was replaced, or that all of our record was,
+//! needs the same agreement as what is final.
 
 use landfall_chain::{BlockHash, BlockRef, BlockSource, Header, Tip};
 use tracing::warn;
@@ -18,13 +18,13 @@ use crate::watcher::follow::connect::FINAL_BLOCKS_KEPT;
 use crate::watcher::settle::over_credit;
 use crate::watcher::{Replaced, TickError, Ticked, Watcher};
 
-/// How many headers the first look back reads; each further one reads four times as many, up to the maximum.
+/// How many headers the first read backwards covers; each further one covers four times as many, up to the maximum.
 const LOOK_BACK: u64 = 16;
 const LOOK_BACK_MAX: u64 = 256;
-/// How many reads that show nothing are made for the next block, where numbers are skipped.
+/// How many empty reads are made in search of the next block, where numbers are skipped.
 const EMPTY_READS_MAX: usize = 100;
 
-/// What must not be taken back without a person.
+/// What must not be disconnected without a person.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Guard {
     replaced: Replaced,
@@ -33,8 +33,8 @@ struct Guard {
 }
 
 impl<S: BlockSource> Watcher<S> {
-    /// Whether what the source told of its tip contradicts our chain. A tip below our cursor with a hash that is
-    /// ours is an endpoint that lags, no reorg. A fork that shows only at the next block's parent is `connect`'s to see.
+    /// Whether the source's tip contradicts our chain. A tip below our cursor whose hash is ours is an endpoint that
+    /// lags, no reorg. A fork that shows only at the next block's parent is found by `connect`.
     pub(in crate::watcher) async fn is_off_chain(&self, at: &BlockRef, tip: &Tip) -> Result<bool, TickError> {
         let reported = [Some(tip.latest), tip.finalized].into_iter().chain(tip.tiers.iter().copied()).flatten();
         let mut reader = self.db.read().await?;
@@ -47,8 +47,8 @@ impl<S: BlockSource> Watcher<S> {
         Ok(false)
     }
 
-    /// Takes back every block above the fork point, in one transaction with the cursor; the fork point. `None` when the
-    /// block that the chain was taken up at is gone and nothing stood on it: the next tick takes it up anew.
+    /// Disconnects every block above the fork point, in one transaction with the cursor; returns the fork point. `None`
+    /// if the anchor is gone and nothing stood on it: the next tick sets a new one.
     pub(in crate::watcher) async fn disconnect(
         &self,
         at: &BlockRef,
@@ -78,7 +78,7 @@ impl<S: BlockSource> Watcher<S> {
         }
         let mut tx = self.db.begin().await?;
         let cursor = Cursor::lock(&mut tx, self.chain()).await?;
-        // Somebody confirmed more meanwhile: what was asked of the source was too little.
+        // Another process confirmed more or moved the cursor: the source was asked too little.
         if self.guarded(&mut tx, &fork_point).await? != guard || cursor.at != Some(*at) {
             return Err(StoreError::Moved { chain: self.chain() }.into());
         }
@@ -94,11 +94,11 @@ impl<S: BlockSource> Watcher<S> {
         Ok(Some(fork_point))
     }
 
-    /// Takes back our block at `number` and all above it, and whatever stands on its absence: as many endpoints as must
-    /// agree show otherwise. The block below, which is connected on again.
+    /// Disconnects our block at `number` and all above it, and whatever was connected across its absence, because
+    /// enough endpoints agree on something else. Returns the block below, on which blocks are connected again.
     ///
     /// # Errors
-    /// What counted as final is taken back only on an operator's word.
+    /// What counted as final is disconnected only if an operator accepted it.
     pub(in crate::watcher) async fn disconnect_to(
         &self,
         at: &BlockRef,
@@ -124,7 +124,7 @@ impl<S: BlockSource> Watcher<S> {
             (None, _) => {}
             (Some(_), Some((_, reason))) => self.accept(&mut tx, &fork_point, reason, now).await?,
             (Some(Guard { replaced, confirmed }), None) => {
-                // What was not looked at yet is read again, or not at all.
+                // What was not cross-checked yet is read again, or not at all.
                 let otherwise = match replaced {
                     Replaced::Final(_) => format!(
                         "; where it is not accepted, `landfall chain resume {chain}` first, then `landfall rescan --chain {chain} \
@@ -161,7 +161,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(())
     }
 
-    /// What above the fork point must not be taken back without a person.
+    /// What stands above the fork point and must not be disconnected without a person; `None` if nothing does.
     async fn guarded(
         &self,
         connection: &mut impl Connection,
@@ -173,7 +173,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(is_final.or(highest.map(Replaced::Confirmed)).map(|replaced| Guard { replaced, confirmed }))
     }
 
-    /// Headers are one endpoint's word. What as many as must agree call final reports against them when it is a block of
+    /// One endpoint reports headers. The final block that enough endpoints agree on refutes them if it is a block of
     /// ours above the fork point: then that endpoint is on a stale fork, and we are not.
     async fn refute(&self, fork_point: Option<&BlockRef>, at: &BlockRef, tip: &Tip) -> Result<(), TickError> {
         let from = fork_point.map_or(0, |fork_point| fork_point.number + 1);
@@ -186,8 +186,8 @@ impl<S: BlockSource> Watcher<S> {
         Ok(())
     }
 
-    /// That a block of ours was replaced which counted as final must be agreed like what is final: by a block that is
-    /// agreed, is not ours, and hangs on the fork point by parent links that pass none of ours.
+    /// That a final block of ours was replaced needs the agreement that a final block needs. The agreed block must not
+    /// be ours, and must hang on the fork point by parent links that pass none of ours.
     async fn require_agreement(
         &self,
         guard: &Guard,
@@ -215,7 +215,7 @@ impl<S: BlockSource> Watcher<S> {
         Err(TickError::Contradiction { chain: self.chain(), what })
     }
 
-    /// Only headers, one endpoint's word, tell that all of our record was replaced: as many as must agree must call another
+    /// Only headers, from one endpoint, show that all of our record was replaced. So enough endpoints must call another
     /// block final at the number of the `oldest` on record.
     async fn require_replaced(&self, oldest: u64) -> Result<(), TickError> {
         let ours = cursors::canonical_at(&mut self.db.read().await?, self.chain(), oldest).await?;
@@ -252,7 +252,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(parent == *to)
     }
 
-    /// What `tip` reports as final from block `from` on and as far as our chain goes, each with the hash of our block there.
+    /// What `tip` reports as final from block `from` up to the end of our chain, each with the hash of our block there.
     async fn agreed(&self, from: u64, at: &BlockRef, tip: &Tip) -> Result<Vec<(BlockRef, BlockHash)>, StoreError> {
         let reported = [tip.finalized].into_iter().chain(tip.tiers.iter().copied()).flatten();
         let mut agreed = Vec::new();
@@ -264,7 +264,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(agreed)
     }
 
-    /// Takes what was final back to the fork point, once, on an operator's word; the incident is resolved by it.
+    /// Disconnects what was final down to the fork point, once, because an operator accepted it; resolves the incident.
     async fn accept(&self, tx: &mut Tx, fork_point: &BlockRef, reason: &str, now: Timestamp) -> Result<(), TickError> {
         let chain = self.chain();
         over_credit::taken_back(tx, chain, fork_point, now).await?;
@@ -281,7 +281,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(())
     }
 
-    /// Forgets the block that the chain was taken up at, when nothing was ever recorded above it; whether it did.
+    /// Forgets the anchor if nothing was ever recorded above it; returns whether it did.
     async fn forget_anchor(&self, at: &BlockRef) -> Result<bool, TickError> {
         let mut tx = self.db.begin().await?;
         Cursor::lock(&mut tx, self.chain()).await?;
@@ -298,7 +298,7 @@ impl<S: BlockSource> Watcher<S> {
         let chain = self.chain();
         let mut reader = self.db.read().await?;
         let finalized = Cursor::load(&mut reader, chain).await?.finalized.map_or(0, |finalized| finalized.number);
-        // Evidence of long ago stays on record too; a fork as deep is beyond help whatever its depth.
+        // Evidence of long ago stays on record too; a fork that deep needs a person whatever its depth.
         let oldest = cursors::oldest_from(&mut reader, chain, finalized.saturating_sub(FINAL_BLOCKS_KEPT)).await?;
         let oldest = oldest.unwrap_or(at.number);
         drop(reader);
@@ -322,15 +322,15 @@ impl<S: BlockSource> Watcher<S> {
         Err(TickError::DeepReorg { chain, oldest })
     }
 
-    /// The source's headers `lowest..=highest`, none missing: an answer that ends early would make blocks look forked
-    /// that the source merely does not have yet.
+    /// The source's headers `lowest..=highest`, none missing. If a response ended early, blocks that the source does
+    /// not have yet would look forked.
     async fn complete_headers(&self, lowest: u64, highest: u64, tip: &Tip) -> Result<Vec<Header>, TickError> {
         let headers = self.source.headers(lowest..=highest).await?;
         let linked = headers.windows(2).all(|pair| pair[1].parent == pair[0].block);
         let last = headers.last().map(|header| header.block);
         let mut complete = linked && last.is_some_and(|last| last.number == highest);
         if linked && !complete {
-            // On chains that skip numbers, the next block reports by its parent that there is nothing between.
+            // On chains that skip numbers, the next block's parent shows that there is nothing between.
             complete = self.first_above(highest, tip).await?.is_some_and(|next| match last {
                 Some(last) => next.parent == last,
                 None => next.parent.number < lowest,
@@ -343,7 +343,8 @@ impl<S: BlockSource> Watcher<S> {
         Err(TickError::Contradiction { chain: self.chain(), what })
     }
 
-    /// The source's first header above `number`, behind as many skipped numbers as [`EMPTY_READS_MAX`] reads show.
+    /// The source's first header above `number`. It may lie behind as many skipped numbers as [`EMPTY_READS_MAX`] reads
+    /// cover.
     async fn first_above(&self, number: u64, tip: &Tip) -> Result<Option<Header>, TickError> {
         let mut from = number + 1;
         for _ in 0..EMPTY_READS_MAX {

@@ -1,7 +1,7 @@
-//! The loop around a watcher's ticks: how long it rests, and what it says meanwhile.
+//! The loop around a watcher's ticks: how long it waits between them, and what it reports meanwhile.
 //!
-//! Promises: it may be stopped at any await; whatever goes on, somebody hears often enough that the process is alive; a chain
-//! that is halted waits for a person and never ends.
+//! Promises: it may be stopped at any await. Whatever happens, it reports often enough that the process is alive. A
+//! halted chain waits for a person and never ends.
 
 use std::time::Duration;
 
@@ -15,24 +15,24 @@ use crate::time::{Clock, Pulse};
 use crate::watcher::follow::status;
 use crate::watcher::{TickError, Watcher};
 
-/// How often a chain that does nothing says that it is there; `health` misses it after 30 s.
+/// How often an idle chain reports that it is alive; `health` misses it after 30 s.
 pub(in crate::watcher) const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How often a halted chain looks whether it is resumed, and says that it is there.
+/// How often a halted chain checks whether it is resumed, and reports that it is alive.
 const LOOK_FOR_RESUMPTION: Duration = Duration::from_secs(1);
-/// A tick that is older is hanging: it no longer counts as a sign of life.
+/// A tick that takes longer hangs: it no longer counts as a sign of life.
 pub(in crate::watcher) const TICK_TIME_MAX: Duration = Duration::from_secs(600);
-/// However long a tick took, this part of the poll is waited for behind it.
+/// However long a tick took, this part of the poll is waited for after it.
 const REST_PART: u32 = 4;
 /// The longest wait between two tries; well below the 30 s after which `health` misses the heartbeat.
 pub(in crate::watcher) const RETRY_MAX: Duration = Duration::from_secs(10);
 
 impl<S: BlockSource> Watcher<S> {
-    /// Ticks until `stop`, which may come at any await of a tick. After a permanent error the chain is halted: it says so
-    /// and waits for a person.
+    /// Ticks until `stop`, which may come at any await of a tick. After a permanent error the chain is halted: it
+    /// reports this and waits for a person.
     pub async fn run(mut self, clock: Clock, random: fn() -> u64, pulse: Pulse, stop: CancellationToken) {
         let mut reporter = status::Reporter::new(self.chain(), self.settings.proof);
         let mut retry = Retry::new(self.settings.poll, RETRY_MAX);
-        // Before anything is written in the place of it.
+        // Must come first: later writes replace what is on record.
         match self.take_up_alarms().await {
             Ok(()) => reporter.warn(self.alarms.texts(clock.now()), self.alarms.finalized_at()),
             Err(error) => warn!(chain = %self.chain(), "what was warned of cannot be read: {error}"),
@@ -56,8 +56,8 @@ impl<S: BlockSource> Watcher<S> {
             let pause = match &outcome {
                 Ok(ticked) => {
                     retry.reset();
-                    // After a reorg too: two nodes on two branches must not be asked in a tight loop. Nor where nothing is shown of
-                    // what there is said to be.
+                    // Also after a reorg: two nodes on two branches must not be asked in a tight loop. Nor may a source
+                    // that does not show the blocks it reports.
                     let is_idle = ticked.caught_up || ticked.connected == 0;
                     let rests = ticked.disconnected > 0 || is_idle && !ticked.more_to_settle;
                     if rests { self.settings.poll } else { Duration::ZERO }
@@ -77,14 +77,14 @@ impl<S: BlockSource> Watcher<S> {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}
-                // After an error the growing pause holds, whoever says that there is something new.
+                // After an error the growing pause holds, even if a newer block is signalled.
                 () = self.wake_up.notified(), if succeeded => {}
             }
         }
     }
 
-    /// Takes in the watch list page by page, and says after each that the process is alive: a long list takes longer
-    /// than `health` waits. What fails here the first tick meets again, and reports it.
+    /// Loads the watch list page by page, and reports after each that the process is alive: a long list takes longer
+    /// than `health` waits. The first tick meets an error of this again, and reports it.
     async fn load(&self, reporter: &mut status::Reporter, clock: &Clock, pulse: &Pulse) {
         loop {
             let page = async { self.watch_list.follow_page(&mut self.db.read().await?).await };
@@ -104,7 +104,7 @@ impl<S: BlockSource> Watcher<S> {
         }
     }
 
-    /// Until a person resumes the chain, or `stop`. Says that the process is alive meanwhile.
+    /// Waits until a person resumes the chain, or `stop`. Reports meanwhile that the process is alive.
     async fn await_resumption(
         &mut self,
         reporter: &mut status::Reporter,
@@ -131,8 +131,8 @@ impl<S: BlockSource> Watcher<S> {
     }
 }
 
-/// How long is waited behind a tick that `took` so long, so that the next one begins a `poll` after it; a node that is
-/// slower than that is left alone for a while all the same.
+/// How long to wait after a tick that `took` so long, so that the next one starts a `poll` after it. A slower node
+/// still gets a part of the poll as a pause.
 fn rest(poll: Duration, took: Duration) -> Duration {
     poll.saturating_sub(took).max(poll / REST_PART)
 }

@@ -1,4 +1,4 @@
-//! What a watcher says of itself: to the log when something changes, to the store at each tick.
+//! What a watcher reports of itself: to the log when something changes, to the store at each tick.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -27,18 +27,17 @@ enum State {
     Halted,
 }
 
-/// Remembers the last word, so that the log has changes only.
+/// Remembers the last report, so that the log has changes only.
 #[derive(Debug)]
 pub(in crate::watcher) struct Reporter {
     state: State,
     status: ChainStatus,
-    /// How blocks are read.
     read: ReadProof,
     /// While catching up.
     pace: Option<Pace>,
     /// Something has changed since it was last written.
     is_news: bool,
-    /// A step has succeeded, or a person has resumed the chain: what a former process halted for is over.
+    /// A step has succeeded, or a person has resumed the chain: the halt of an earlier process is over.
     goes_on: bool,
 }
 
@@ -78,7 +77,7 @@ impl Reporter {
         self.state == State::Halted
     }
 
-    /// Logs how a tick ended, where that is news, and every while how far catching up has come.
+    /// Logs how a tick ended, if that is new, and from time to time how far catching up has come.
     pub(in crate::watcher) fn log(&mut self, outcome: &Result<Ticked, TickError>, now: Timestamp) {
         let chain = self.status.chain;
         match outcome {
@@ -113,7 +112,6 @@ impl Reporter {
         self.status.reason = reason;
     }
 
-    /// Writes the state to the store.
     pub(in crate::watcher) async fn record(
         &mut self,
         db: &Db,
@@ -126,7 +124,7 @@ impl Reporter {
             self.status.latest = Some(tip.latest.number);
             self.status.finalized = tip.finalized.map(|finalized| finalized.number).max(self.status.finalized);
             if caught_up {
-                // What stays the same for too long may not be the newest block.
+                // A block that stays the same for too long may not be the newest one.
                 self.status.caught_up_at = still_since.map_or(now, |since| since.min(self.status.caught_up_at));
             }
         }
@@ -142,7 +140,7 @@ impl Reporter {
         Ok(())
     }
 
-    /// Takes in what is to be warned of; logs what is new, once, and what is over.
+    /// Sets the alarms that are on; logs what is new, once, and what is over.
     pub(in crate::watcher) fn warn(&mut self, alarms: Vec<String>, finalized_at: Timestamp) {
         let chain = self.status.chain;
         for alarm in alarms.iter().filter(|alarm| !self.status.alarms.contains(alarm)) {
@@ -155,7 +153,7 @@ impl Reporter {
         (self.status.alarms, self.status.finalized_at) = (alarms, finalized_at);
     }
 
-    /// Says that the process is alive while a tick is under way, for as long as a tick may take; then that it hangs.
+    /// Reports that the process is alive while a tick is under way, for as long as a tick may take; then that it hangs.
     pub(in crate::watcher) async fn beat(
         &mut self,
         db: &Db,
@@ -181,7 +179,7 @@ impl Reporter {
         std::future::pending().await
     }
 
-    /// Says once that the process is alive.
+    /// Reports once that the process is alive.
     pub(in crate::watcher) async fn say_alive(&mut self, db: &Db, endpoints: &Endpoints, clock: &Clock, pulse: &Pulse) {
         pulse.beat(clock.now());
         if let Err(error) = self.write(db, endpoints, clock.now()).await {
@@ -189,7 +187,7 @@ impl Reporter {
         }
     }
 
-    /// Says how many addresses of the watch list are loaded, once in a while.
+    /// Reports how many addresses of the watch list are loaded, once in a while.
     pub(in crate::watcher) async fn say_loaded(
         &mut self,
         db: &Db,
@@ -216,7 +214,7 @@ impl Reporter {
 
     async fn write(&mut self, db: &Db, endpoints: &Endpoints, now: Timestamp) -> Result<(), StoreError> {
         self.status.heartbeat_at = now;
-        // A person's word on how many must agree may come and go while it runs.
+        // An operator may change how many must agree while it runs.
         let proof = Proof::at_least(self.status.chain.family(), self.read, endpoints.agree());
         proof.name().clone_into(&mut self.status.proof);
         let mut tx = db.begin().await?;
@@ -227,8 +225,8 @@ impl Reporter {
         Ok(())
     }
 
-    /// What is written. A restart ends no halt: what a former process `halted` for stands until a step says otherwise, for
-    /// the other lane and backfills go by it.
+    /// What is written. A restart ends no halt: what an earlier process `halted` for stands until a step succeeds or a
+    /// person resumes it. The other lane and backfills depend on that.
     fn said(&mut self, halted: Option<String>) -> ChainStatus {
         self.goes_on |= halted.is_none();
         let knows_less = !self.goes_on && matches!(self.state, State::Starting | State::Failing);
@@ -239,7 +237,7 @@ impl Reporter {
     }
 }
 
-/// What could not be read is a reason to wait; what the store refuses is none.
+/// Turns an error of the source into the inner error, a reason to wait; store errors and all others stay errors.
 pub(in crate::watcher) fn reported<T>(read: Result<T, TickError>) -> Result<Result<T, String>, TickError> {
     match read {
         Ok(read) => Ok(Ok(read)),

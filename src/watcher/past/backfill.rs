@@ -1,13 +1,16 @@
-//! Reads a past range of final blocks again, for what was not watched when it was read: the gap before an address was
+//! Reads a past range of final blocks again, for what was not watched when it was read: the time before an address was
 //! added, an asset that was listed later.
 //!
-//! Promises: reads final blocks only; never moves the cursor, and leaves what is above it to `run`, beside which it may
-//! work; records the same deposits with the same events as connecting would have; again is a no-op. First it reads the lane
-//! of the roots, then, on a network that is traced, that of the traces: what roots prove never waits for a trace, and it
-//! is not done before the last trace is in. Without an end it leaves nothing between itself and `run`: it goes on to where its
-//! addresses are watched from and waits for that to be final; on chains that are searched by address it reads all that is
-//! final and read. Where it stopped is on record for each lane: the same command goes on there, unless the watch list or the
-//! assets have changed, which begins it again.
+//! Promises:
+//! - It reads final blocks only. It never moves the cursor, and leaves what is above the cursor to `run`, beside which
+//!   it may work.
+//! - It records the same deposits with the same events as connecting would have. To repeat it changes nothing.
+//! - It reads the lane of the roots first, then, on a traced network, that of the traces: what roots prove never waits
+//!   for a trace. It is done only after the last trace.
+//! - Without an end it leaves no gap to `run`: it reads up to where its addresses are watched from and waits for that
+//!   to be final. On chains that are searched by address it reads all that is final and that `run` has read.
+//! - Where it stopped is on record for each lane: the same command continues there. If the watch list or the assets
+//!   have changed, it starts again.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -25,43 +28,40 @@ use crate::watcher::past::{Progress, Span, first_read};
 use crate::watcher::window::Window;
 use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
 
-/// How many blocks that a search named one step reads.
+/// How many of the blocks that a search named are read in one step.
 const STEP_HITS_MAX: usize = 100;
-/// What stands on record as the last block of a job that has no end, so that it is found again when more is final.
+/// The recorded last block of a job without an end, so that the job is found again when more is final.
 const NO_END: u64 = i64::MAX.unsigned_abs() - 1;
 
-/// What is to be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Job {
-    /// Both inclusive. Without an end it is as far as `run` has not read for the addresses, and on chains that are searched
-    /// by address as far as all is final and `run` has read where that is more.
+    /// Both inclusive. Without `to`, the end is the last block that `run` does not read for the addresses. On chains
+    /// that are searched by address it is the last block that is final and that `run` has read, if that is higher.
     pub from: u64,
     pub to: Option<u64>,
-    /// How the roots are searched. A trace is read of every block all the same: nothing names where one is needed.
+    /// How the roots are searched. The trace of every block is read all the same: nothing names the blocks that need
+    /// it.
     pub proof: ReadProof,
     pub scope: Scope,
-    /// Count what would be recorded, and record nothing, not even how far it came.
+    /// Count what would be recorded, and record nothing, not even the progress.
     pub dry_run: bool,
 }
 
-/// For whom.
+/// For which addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// Every watched address.
     All,
-    /// The addresses of an account.
     Account(String),
     Addresses(BTreeSet<Address>),
 }
 
-/// A backfill under way.
 #[derive(Debug)]
 pub struct Backfill<S> {
     watcher: Watcher<S>,
     job: Job,
     /// The addresses of the scope; empty for all.
     only: BTreeSet<Address>,
-    /// What the rows on record hold when this was begun: other watch lists and assets make others.
+    /// The basis of the rows that this job reads and writes: other watch lists and assets have another one.
     basis: String,
     progress: Progress,
     /// The last block that is known to be final and read by `run`; what lies above is waited for.
@@ -69,8 +69,8 @@ pub struct Backfill<S> {
     has_end: bool,
     roots: Window,
     traces: Option<Traces<S>>,
-    /// What a search from `Progress::next` on found, while nobody could say whether its end is final: searching that anew may
-    /// be some hundred requests.
+    /// What a search from `Progress::next` on found while no endpoint could say whether its end is final. To search
+    /// again may cost some hundred requests.
     untied: Option<Found>,
     /// What a search has named and no step has read yet, and how far it reached.
     ahead: VecDeque<Hit>,
@@ -87,7 +87,7 @@ struct Traces<S> {
 }
 
 impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
-    /// Checks the job, and takes up where the same one stopped.
+    /// Checks the job, and continues where the same one stopped.
     ///
     /// # Errors
     /// See [`BackfillError`].
@@ -123,7 +123,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
                 return Err(BackfillError::Above { chain, from: job.from, until });
             }
         }
-        // Of the list itself: what is added from here on is not claimed to be looked for.
+        // The number of the list as it is now: addresses that are added later are not claimed to be searched for.
         let seq = watcher.watch_list.seq();
         let basis = basis(&watcher, if only.is_empty() { seq } else { 0 });
         let span = watcher.traced_span(first_read(job.from), until);
@@ -150,7 +150,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         Ok(backfill)
     }
 
-    /// Goes on where the same job stopped, if it did.
+    /// Continues where the same job stopped, if it did.
     async fn resume(&mut self) -> Result<(), BackfillError> {
         if self.job.dry_run {
             return Ok(());
@@ -161,7 +161,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
             let row = backfills::load(&mut reader, self.watcher.chain(), &row).await?;
             stopped.push(row.filter(|row| row.basis == self.basis));
         }
-        // One that is done is begun again: nothing is recorded twice.
+        // A job that is done starts again: nothing is recorded twice.
         if stopped.iter().flatten().all(|row| row.next > row.to) && stopped.iter().all(Option::is_some) {
             return Ok(());
         }
@@ -181,11 +181,11 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         Ok(())
     }
 
-    /// Reads and records some blocks, or none while it waits ([`Backfill::waits_for`]). May be dropped at any await: what is
-    /// not on record is read again.
+    /// Reads and records some blocks, or none while it waits ([`Backfill::waits_for`]). May be dropped at any await:
+    /// what is not on record is read again.
     ///
     /// # Errors
-    /// See [`TickError`]; nothing of the step but what it had committed stays.
+    /// See [`TickError`]; of the failed step only what it had committed stays.
     pub async fn step(&mut self, now: Timestamp) -> Result<(), TickError> {
         if self.progress.next <= self.progress.until {
             self.look_for_more().await?;
@@ -208,7 +208,8 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         Ok(())
     }
 
-    /// Whether by now all is final that was waited for. In parts it is not taken: each would be a search of its own.
+    /// Checks whether all that was waited for is final by now. A part of it does not count: each part would be a search
+    /// of its own.
     async fn look_for_more(&mut self) -> Result<(), TickError> {
         if self.waits_for().is_some()
             && let Some(past) = self.watcher.newest_past().await?
@@ -243,7 +244,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         Ok(())
     }
 
-    /// Of blocks that were read with less proof than there is: those that concern us, with all of it.
+    /// Of blocks that were read with a weaker proof: those that concern us, read in full.
     async fn in_full(&self, blocks: Vec<Block>) -> Result<Full, TickError> {
         if self.job.proof == ReadProof::Full {
             return Ok(Full { blocks, unread: None });
@@ -273,7 +274,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         Ok(())
     }
 
-    /// Some of the blocks that a search has named, and the block through which all is done with them.
+    /// Some of the blocks that a search has named, and the number through which all is searched and read.
     async fn hits(&mut self) -> Result<(Vec<Block>, u64), TickError> {
         let (next, until) = (self.progress.next, self.progress.until.min(self.reach));
         let searched = match self.searched.filter(|searched| *searched >= next) {
@@ -287,7 +288,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
                     None => untied.insert(watcher.search(next, until, watched).await?),
                 };
                 let scanned = watcher.scanned(next, found).await;
-                // Whoever was asked and contradicts it has it searched anew.
+                // If an endpoint contradicts the search, it is made anew.
                 if !matches!(scanned, Err(TickError::Source(_))) {
                     self.untied = None;
                 }
@@ -318,7 +319,8 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         self.progress.is_done()
     }
 
-    /// Whether its end is what was asked for, or where `run` goes on: of a chain that was never followed nobody knows that.
+    /// Whether it ends where it was asked to, or where `run` continues; on a chain that was never followed that is
+    /// unknown.
     pub fn has_end(&self) -> bool {
         self.has_end
     }
@@ -327,18 +329,18 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         self.watcher.chain()
     }
 
-    /// The last block that is to be read, while nothing more is done before it is final and `run` has read it.
+    /// The last block to read, if the job waits until that is final and `run` has read it; else `None`.
     pub fn waits_for(&self) -> Option<u64> {
         let Progress { next, until, .. } = self.progress;
         (next <= until && next > self.reach).then_some(until)
     }
 
-    /// Where a search of single addresses says how far it has come, which may be long within one step.
+    /// How far a search of single addresses has come, which may take long within one step.
     pub fn searching(&self) -> Option<Searching> {
         self.watcher.source.searching()
     }
 
-    /// What the progress counts.
+    /// The noun for what the progress counts.
     pub fn numbers(&self) -> &'static str {
         self.watcher.chain().family().numbers()
     }
@@ -347,21 +349,21 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         self.progress
     }
 
-    /// Whether value that moves inside of transactions is not looked for.
+    /// Whether value that moves inside of transactions is left out.
     pub fn leaves_out_inner_value(&self) -> bool {
         self.watcher.network.leaves_out_inner_value()
     }
 
-    /// Whether fees of watched payers may be left out: where the chain itself logs its native currency, a search by logs
-    /// reads no transactions, and no log that it reads tells of a fee. On the OP stack, whose transactions are read for
-    /// their mints, this is said too and is too careful.
+    /// Whether fees of watched payers may be left out. Where the chain itself logs its native currency, a search by
+    /// logs reads no transactions, and no log shows a fee. On the OP stack transactions are read for their mints; there
+    /// this is true although fees are not left out.
     pub fn leaves_out_fees(&self) -> bool {
         let native = self.watcher.network.native;
         let is_logged = native.eip7708_from.is_some_and(|from| from <= self.progress.until);
         self.job.proof == ReadProof::Candidate && (is_logged || native.source == NativeSource::LogTransfer)
     }
 
-    /// How far each lane has come, for the record: the roots, then the traces where there are any.
+    /// The progress of each lane, for the record: the roots, then the traces if there are any.
     fn rows(&self) -> Vec<BackfillRow> {
         let Job { from, proof, .. } = self.job;
         let to = self.job.to.unwrap_or(NO_END);
@@ -388,12 +390,12 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
     }
 }
 
-/// Whether an address is of the scope; an empty one is for all.
+/// Whether an address is in the scope; an empty scope is for all.
 fn wanted(only: &BTreeSet<Address>) -> impl Fn(&Address) -> bool + Sync {
     move |address| only.is_empty() || only.contains(address)
 }
 
-/// The addresses of a scope; none for all.
+/// The addresses of a scope; empty for all.
 async fn addresses<S: BlockSource>(
     watcher: &Watcher<S>,
     connection: &mut impl Connection,
@@ -414,7 +416,8 @@ async fn addresses<S: BlockSource>(
     }
 }
 
-/// What was looked for: the number of the newest watched address, and a hash of all that decides about credits.
+/// What was searched for: the number of the newest watched address (0 for a job with addresses of its own), and a hash
+/// of everything that decides credits.
 fn basis<S: BlockSource>(watcher: &Watcher<S>, seq: u64) -> String {
     let mut hash = Sha256::new();
     let mut assets: Vec<String> = watcher.network.assets.iter().map(|asset| format!("{asset:?}\n")).collect();

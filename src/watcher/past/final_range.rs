@@ -1,10 +1,9 @@
-//! Final blocks, wherever they stand to the cursor: read in one lane, hanging together, tied to what the source calls
-//! final at their end, and credited. What backfill and rescan share.
+//! Final blocks, above or below the cursor: read in one lane, linked, tied at their end to what the source calls final,
+//! and credited. Backfill and rescan share this.
 //!
-//! Promises: nothing comes from a block that is neither below a final one by parent links nor called final itself by as
-//! many endpoints as must agree; nothing is recorded of a block
-//! that contradicts our record; CONFIRMED is decided by `settle`'s own judge, in a transaction of its own. The cursor
-//! never moves.
+//! Promises: a block is used only if parent links put it below a final one, or if enough endpoints call it final.
+//! Nothing is recorded of a block that contradicts our record. CONFIRMED is decided by `settle`'s own judge, in a
+//! transaction of its own. The cursor never moves.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -33,13 +32,12 @@ use crate::watcher::{TickError, Ticked, TraceLane, Traced, Watcher};
 
 /// How many blocks one search by logs spans.
 const SCAN_BLOCKS_MAX: u64 = 6_000;
-/// How many steps are looked through for the next block, where numbers are skipped.
+/// How many steps are searched for the next block, where numbers are skipped.
 const EMPTY_STEPS_MAX: usize = 100;
 
-/// What was read of a range of final blocks.
 #[derive(Debug)]
 pub(in crate::watcher) struct Past {
-    /// Hanging together; empty where every number up to `through` is passed over.
+    /// Linked by their parents; empty if every number up to `through` is passed over.
     pub(in crate::watcher) blocks: Vec<Block>,
     /// Up to here, inclusive, there is no other block.
     pub(in crate::watcher) through: u64,
@@ -50,16 +48,15 @@ pub(in crate::watcher) struct Past {
 pub(in crate::watcher) struct Scanned {
     pub(in crate::watcher) through: u64,
     pub(in crate::watcher) hits: Vec<Hit>,
-    /// Whose word it is that they are all.
+    /// What proves that `hits` is complete.
     pub(in crate::watcher) proof: Proof,
 }
 
-/// Blocks that were to be read.
 #[derive(Default, Debug)]
 pub(in crate::watcher) struct Full {
-    /// Without those that only were named, and are none.
+    /// Without numbers that were named and have no block.
     pub(in crate::watcher) blocks: Vec<Block>,
-    /// The first that was not read; behind one that was.
+    /// The first that was not read, if any; those before it were read.
     pub(in crate::watcher) unread: Option<u64>,
 }
 
@@ -72,7 +69,6 @@ pub(in crate::watcher) enum Hit {
     Named(u64),
 }
 
-/// A block, and its deposits that are PENDING.
 type Credited<'b> = (&'b Block, Vec<Deposit>);
 
 impl Hit {
@@ -94,7 +90,7 @@ impl<S: BlockSource> Watcher<S> {
         window: &mut Window,
     ) -> Result<Past, TickError> {
         let (mut blocks, mut looked) = (Vec::new(), first - 1);
-        // Where every number of a step was skipped, the next block that there is reports so by its parent.
+        // If every number of a step was skipped, the parent of the next block shows it.
         for _ in 0..EMPTY_STEPS_MAX {
             let from = looked + 1;
             looked = to.min(looked.saturating_add(window.step));
@@ -117,14 +113,14 @@ impl<S: BlockSource> Watcher<S> {
         Ok(Past { blocks, through })
     }
 
-    /// That `first..=to`, of which nothing is shown, holds no block: the next block above stands on one below, and is
-    /// final. An empty answer alone is proof of nothing. That block.
+    /// Proves that `first..=to`, of which nothing is shown, holds no block: the next block above is final, and its
+    /// parent is below `first`. An empty response alone proves nothing. Returns that next block.
     async fn passed_over(&self, first: u64, to: u64) -> Result<Header, TickError> {
         let mut from = to.saturating_add(1);
         for _ in 0..EMPTY_STEPS_MAX {
             let last = from.saturating_add(TICK_BLOCKS_MAX - 1);
             if let Some(next) = self.source.headers(from..=last).await?.first() {
-                // A list of headers is one endpoint's word, also on what a block stands on.
+                // One endpoint reports a list of headers, and with it what a block stands on.
                 let number = next.block.number;
                 let reported = self.source.blocks(number..=number, Read::FULL).await?;
                 let header = reported.first().map(|block| block.header);
@@ -138,8 +134,8 @@ impl<S: BlockSource> Watcher<S> {
         Err(self.not_shown(first))
     }
 
-    /// That as many endpoints as must agree show no other block from what the first of those that were `read` stands on up to the
-    /// last, nor other content, where the links of blocks do not prove it.
+    /// Checks, where parent links do not prove it, that enough endpoints show the same blocks with the same content as
+    /// were `read`. The range begins above the parent of the first and ends at the last.
     async fn look_at_past(&self, read: &[Header]) -> Result<(), TickError> {
         let (Some(lowest), Some(highest)) = (read.first(), read.last()) else { return Ok(()) };
         let ours: Vec<BlockRef> = read.iter().map(|header| header.block).collect();
@@ -174,7 +170,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(blocks)
     }
 
-    /// Where in `first..=to`, or so many of the front as a search spans, an address that is `watched` may be named.
+    /// Where in `first..=to`, or in the part of it that one search spans, a `watched` address may be named.
     pub(in crate::watcher) async fn search(&self, first: u64, to: u64, watched: Watched<'_>) -> Result<Found, TickError>
     where
         S: AddressSource,
@@ -220,7 +216,7 @@ impl<S: BlockSource> Watcher<S> {
             stream::iter(&tied).map(async |hit| (hit.number, self.full_block(hit).await)).buffered(READS_AHEAD_MAX);
         while let Some((number, read)) = reads.next().await {
             match read {
-                // Enough is held already; what was asked ahead is asked again.
+                // There is enough for this step; what was read ahead is read again later.
                 Ok(_) if legs(&full.blocks) >= STEP_LEGS_MAX => full.unread = Some(number),
                 Ok(block) => {
                     full.blocks.push(block);
@@ -241,8 +237,8 @@ impl<S: BlockSource> Watcher<S> {
         block.ok_or_else(|| self.contradiction(format!("final block {hit} is not shown again")))
     }
 
-    /// The block of a hit, which is final. Nothing links one that only was named with what is known to be final: as many
-    /// endpoints as must agree must call it so and show the same, or the chain must pass over its number.
+    /// The block of a hit, which is final. No link ties a block that was only named to a final one. So enough endpoints
+    /// must call the same block final, or the chain must pass over its number: then `None`.
     async fn tied(&self, hit: &Hit) -> Result<Option<BlockRef>, TickError> {
         let number = match *hit {
             Hit::Tied(block) => return Ok(Some(block)),
@@ -258,7 +254,7 @@ impl<S: BlockSource> Watcher<S> {
         Err(self.contradiction(format!("block {number} {what}")))
     }
 
-    /// That `last` is what the source calls final at its number: then so is everything below it.
+    /// Proves that `last` is what the source calls final at its number: then everything below it is final too.
     async fn tie(&self, first: u64, last: Option<BlockRef>) -> Result<BlockRef, TickError> {
         let last = last.ok_or_else(|| self.not_shown(first))?;
         match self.source.final_at(last.number).await? {
@@ -278,15 +274,15 @@ impl<S: BlockSource> Watcher<S> {
         TickError::Contradiction { chain: self.chain(), what }
     }
 
-    /// Records what the roots of final blocks credit to `wanted` addresses: PENDING in one transaction, CONFIRMED in the
-    /// next.
+    /// Records what the roots of final blocks credit to `wanted` addresses: PENDING in one transaction, CONFIRMED in
+    /// the next.
     pub(in crate::watcher) async fn credit_final(
         &self,
         blocks: &[Block],
         wanted: &(dyn Fn(&Address) -> bool + Sync),
         now: Timestamp,
     ) -> Result<Ticked, TickError> {
-        // Each turn but the last was for addresses that were added meanwhile.
+        // Every turn but the last is repeated because addresses were added meanwhile.
         let mut blocks = Cow::Borrowed(blocks);
         let (pending, credited) = loop {
             self.name_payers(&mut blocks, wanted, now).await?;
@@ -296,7 +292,8 @@ impl<S: BlockSource> Watcher<S> {
         };
         let mut ticked = Ticked { pending, ..Ticked::default() };
         let cursor = Cursor::load(&mut self.db.read().await?, self.chain()).await?;
-        // Above what was looked at nothing counts as final: what lies below may be taken back, and the watcher confirms it in turn.
+        // Above what was cross-checked nothing counts as final. It may be disconnected, and the watcher confirms it in
+        // turn.
         let is_settled = |block: &Block| cursor.at.is_none() || self.is_looked_at(&cursor, block.header.block.number);
         for (block, pending) in credited.into_iter().filter(|(block, _)| is_settled(block)) {
             self.judge(block, OfBlock::final_for_all(block.header.block, pending), now, &mut ticked).await?;
@@ -304,8 +301,8 @@ impl<S: BlockSource> Watcher<S> {
         Ok(ticked)
     }
 
-    /// Names who paid what is about to be recorded, of a block that is restated whoever is paid. For past blocks nobody stands in
-    /// while nobody can be asked: they are read again.
+    /// Names who paid what is about to be recorded; where our record is replaced, for all recipients. No fee payer
+    /// stands in while no endpoint can be asked: past blocks are read again.
     async fn name_payers(
         &self,
         blocks: &mut Cow<'_, [Block]>,
@@ -322,7 +319,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(())
     }
 
-    /// How many legs of what would be recorded now are not told who paid.
+    /// How many legs that would be recorded now have no known sender.
     fn unnamed(&self, blocks: &[Block], wanted: &(dyn Fn(&Address) -> bool + Sync)) -> usize {
         blocks.iter().map(|block| senders::unnamed(block, |leg| self.is_recorded(leg, wanted))).sum()
     }
@@ -331,7 +328,7 @@ impl<S: BlockSource> Watcher<S> {
         wanted(&leg.recipient) && senders::is_recorded(leg, &self.network, &self.watch_list)
     }
 
-    /// As [`Watcher::credit_final`], of what the traces of final blocks show: CONFIRMED only with a second witness.
+    /// As [`Watcher::credit_final`], for what the traces of final blocks show: CONFIRMED only with a second witness.
     pub(in crate::watcher) async fn credit_traced(
         &self,
         lane: &TraceLane<S>,
@@ -365,7 +362,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(traced)
     }
 
-    /// As [`Watcher::record_final`], of traces, which name who paid.
+    /// As [`Watcher::record_final`], for traces, which name who paid.
     async fn record_traced<'b>(
         &self,
         blocks: &'b [Block],
@@ -379,9 +376,9 @@ impl<S: BlockSource> Watcher<S> {
         }
     }
 
-    /// Records, in one transaction, what roots show of final blocks, or traces, for their lane; how many deposits became
-    /// PENDING by it, and of each block those that are PENDING now. `None` when an address that was added meanwhile asks for
-    /// who paid it.
+    /// Records, in one transaction, what one lane (roots or traces) shows of final blocks. Returns how many deposits
+    /// became PENDING by it, and for each block those that are PENDING now. `None` if an address was added meanwhile
+    /// whose payments have no known sender.
     async fn record_final<'b>(
         &self,
         blocks: &'b [Block],
@@ -400,7 +397,7 @@ impl<S: BlockSource> Watcher<S> {
                 return Ok(None);
             }
         }
-        // Above the cursor a block is `run`'s to connect, also when a reorg has taken it back there meanwhile.
+        // Above the cursor `run` connects the blocks, also if a reorg has moved the cursor below them meanwhile.
         let above = |block: &&Block| cursor.at.is_some_and(|at| block.header.block.number > at.number);
         if let Some(block) = blocks.iter().find(above) {
             return Err(self.contradiction(format!("the cursor has gone back below block {}", block.header.block)));
@@ -411,7 +408,8 @@ impl<S: BlockSource> Watcher<S> {
             let legs = self.wanted_legs(block, wanted);
             let moves = self.moves(block, wanted);
             if (moves || !legs.is_empty()) && !is_on_record {
-                // Past blocks are traced here. One on record that is not yet stays so: `run` was asked to trace it.
+                // Past blocks are traced here. One on record that is not traced yet stays so: `run` was asked to trace
+                // it.
                 cursors::connect(&mut tx, chain, block, true).await?;
             }
             if is_on_record && lane == Lane::Block && is_weaker(&mut tx, chain, block).await? {
@@ -433,7 +431,7 @@ impl<S: BlockSource> Watcher<S> {
                 let deposit = deposits::by_leg(&mut tx, &leg.hash()).await?;
                 pending.extend(deposit.filter(|deposit| deposit.status == DepositStatus::Pending));
             }
-            // What was denied before and is shown now is judged anew, also should the lane come to it first.
+            // A leg that was denied before and is shown now is judged anew, even if the lane comes to it first.
             for denied in pending.iter().filter(|_| lane == Lane::Traces) {
                 witnesses::forget_denial(&mut tx, chain, denied.id, &block.header.block.hash).await?;
             }
@@ -445,13 +443,14 @@ impl<S: BlockSource> Watcher<S> {
         Ok(Some((count, credited)))
     }
 
-    /// Whether our chain has this final block; an error when it has another in its place, or passes over it and that is still
-    /// to be looked at: who looks takes what is on record for what was connected.
+    /// Whether our chain has this final block. An error if it has another in its place. Also an error if our chain
+    /// passes over it and was not cross-checked there yet: the cross-check takes the blocks on record for those that
+    /// were connected.
     async fn check_record(&self, tx: &mut Tx, cursor: &Cursor, block: &BlockRef) -> Result<bool, TickError> {
         let (chain, noun) = (self.chain(), self.chain().family().number());
         match cursors::canonical_at(tx, chain, block.number).await? {
             Some(ours) if ours != block.hash => Err(TickError::OtherOnRecord { chain, finalized: *block, ours }),
-            // Above what was looked at, all that was connected is on record.
+            // Above what was cross-checked, all that was connected is on record.
             None if cursor.at.is_some() && !self.is_looked_at(cursor, block.number) => Err(self.contradiction(format!(
                 "block {block} is final, but the chain was connected without a block in that {noun}, and endpoints have not \
                  agreed yet on which is right"
@@ -470,7 +469,6 @@ impl<S: BlockSource> Watcher<S> {
         self.watch_list.has_any(movements::concerned(block).filter(|address| wanted(address)))
     }
 
-    /// The legs of a block to watched addresses that are `wanted`.
     pub(in crate::watcher) fn wanted_legs<'a>(
         &'a self,
         block: &'a Block,
@@ -482,7 +480,7 @@ impl<S: BlockSource> Watcher<S> {
     }
 }
 
-/// How many of the front hang together and leave out nothing from `first` on.
+/// How many of the first headers are linked and leave out nothing from `first` on.
 fn hanging<'h>(first: u64, headers: impl Iterator<Item = &'h Header>) -> usize {
     let mut parent: Option<BlockRef> = None;
     let hanging = headers.take_while(|header| {

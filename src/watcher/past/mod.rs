@@ -1,6 +1,6 @@
-//! What backfill and rescan share beside reading: which past blocks may be read, and how far they have come in each lane.
+//! What backfill and rescan share beside reading: which past blocks may be read, and the progress in each lane.
 //!
-//! Deliberately not here: who is looked for, and what is done with what is found.
+//! Deliberately not here: which addresses are searched for, and what is done with what is found.
 
 pub(super) mod backfill;
 pub(super) mod final_range;
@@ -15,7 +15,6 @@ use crate::store::cursors::Cursor;
 use crate::store::{StoreError, accounts};
 use crate::watcher::{TickError, Watcher, halted};
 
-/// Why a range is not read.
 #[derive(Debug, thiserror::Error)]
 pub enum BackfillError {
     #[error("{chain}: from block {from} to block {to} is no range")]
@@ -48,7 +47,7 @@ pub enum BackfillError {
     Tick(#[from] TickError),
 }
 
-/// The part of a range that one lane has still to read.
+/// What one lane has still to read of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     pub next: u64,
@@ -60,7 +59,7 @@ pub struct Span {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
     pub from: u64,
-    /// The last block that is read; less than what was asked for where `run` has not come as far.
+    /// The last block that is read; less than what was asked for if `run` has not come that far.
     pub until: u64,
     /// The next block to read in the lane of the roots.
     pub next: u64,
@@ -69,9 +68,9 @@ pub struct Progress {
     /// Deposits that became PENDING, or would, or differ.
     pub found: u64,
     pub confirmed: u64,
-    /// Deposits that a trace showed and no second witness bore out; they stay PENDING.
+    /// Deposits that a trace showed and no second witness corroborated; they stay PENDING.
     pub doubted: u64,
-    /// The weakest that stands behind what was read, in the lane of the roots; also behind what was read before a stop.
+    /// The weakest proof of what was read in the lane of the roots, including what was read before a stop.
     pub proof: Option<Proof>,
 }
 
@@ -82,13 +81,13 @@ impl Span {
 }
 
 impl Progress {
-    /// Of `from..=until`, before anything is read.
+    /// The progress before anything of `from..=until` is read.
     pub(in crate::watcher) fn begun(from: u64, until: u64, traces: Option<Span>) -> Self {
         let next = first_read(from);
         Progress { from, until, next, traces, found: 0, confirmed: 0, doubted: 0, proof: None }
     }
 
-    /// What was read stands on `proof`, too.
+    /// Something was read with `proof`.
     pub(in crate::watcher) fn stands_on(&mut self, proof: Proof) {
         self.proof = Some(self.proof.map_or(proof, |before| before.weaker(proof)));
     }
@@ -97,14 +96,14 @@ impl Progress {
         self.next > self.until && self.untraced().is_none()
     }
 
-    /// What the traces have still to read, when they have.
+    /// What the traces have still to read; `None` when they are done.
     pub fn untraced(&self) -> Option<Span> {
         self.traces.filter(|traces| !traces.is_done())
     }
 }
 
 impl<S: BlockSource> Watcher<S> {
-    /// The last block of `from..=to` that may be read: all of them are final, and `run` has read them.
+    /// The last block of `from..=to` that may be read: all up to it are final, and `run` has read them.
     pub(in crate::watcher) async fn check_range(&self, from: u64, to: u64) -> Result<u64, BackfillError> {
         let chain = self.chain();
         if from > to {
@@ -124,15 +123,16 @@ impl<S: BlockSource> Watcher<S> {
         Ok(to.min(cursor.number))
     }
 
-    /// The last block that is final and that `run` has read, if it has read any; `None` while nothing is known to be final.
+    /// The last block that is final and that `run` has read, if it has read any; `None` while nothing is known to be
+    /// final.
     pub(in crate::watcher) async fn newest_past(&self) -> Result<Option<u64>, TickError> {
         let Some(finalized) = self.source.tip().await?.finalized else { return Ok(None) };
         let cursor = Cursor::load(&mut self.db.read().await?, self.chain()).await?.at;
         Ok(Some(cursor.map_or(finalized.number, |cursor| cursor.number.min(finalized.number))))
     }
 
-    /// The last block that is not matched against all of these addresses: from the next one on `run` reads for them. `None`
-    /// on a chain that was never followed.
+    /// The last block that is not matched against all of these addresses: `run` matches from the next one on. `None` on
+    /// a chain that was never followed.
     pub(in crate::watcher) async fn last_unwatched(
         &self,
         addresses: &BTreeSet<Address>,
@@ -149,7 +149,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(Some(last))
     }
 
-    /// That nobody has halted the chain, and no person has to decide before anything is credited.
+    /// An error if the chain is halted, or a person must decide before anything is credited.
     pub(in crate::watcher) async fn check_not_halted(&self) -> Result<(), TickError> {
         match halted(&mut self.db.read().await?, self.chain()).await? {
             Some(halted) => Err(halted),

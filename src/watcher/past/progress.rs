@@ -1,4 +1,4 @@
-//! How fast blocks are read, and how long the rest will take: for lines in a log, said once in a while.
+//! How fast blocks are read, and how long the rest will take: for occasional log lines.
 
 use std::time::Duration;
 
@@ -6,14 +6,13 @@ use landfall_chain::Searched;
 
 use crate::time::Timestamp;
 
-/// How often a line is said.
+/// How often a line is due.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
-/// The speed of a long read.
 #[derive(Debug)]
 pub struct Pace {
     said_at: Timestamp,
-    /// Blocks since then.
+    /// Blocks since `said_at`.
     blocks: u64,
 }
 
@@ -26,7 +25,7 @@ impl Pace {
         self.blocks += blocks;
     }
 
-    /// What is to be said of a search of single addresses, of whose rest nobody knows, when it is time.
+    /// The line for a search of single addresses, whose rest is unknown; `None` until it is due.
     pub fn search(&mut self, searched: &Searched, now: Timestamp) -> Option<String> {
         self.is_due(now).then(|| {
             self.said_at = now;
@@ -38,8 +37,8 @@ impl Pace {
         now.since(self.said_at) >= SAY_EVERY
     }
 
-    /// What is to be said, when it is time: with 600 blocks in 10 s and 1200 left, `1200 blocks left, 60 blocks/s, 20s`;
-    /// `numbers` says what is counted.
+    /// The line, `None` until it is due: with 600 blocks in 10 s and 1200 left, `1200 blocks left, 60 blocks/s, 20s`.
+    /// `numbers` is the noun for what is counted.
     pub fn line(&mut self, left: u64, numbers: &str, now: Timestamp) -> Option<String> {
         if !self.is_due(now) {
             return None;
@@ -54,7 +53,8 @@ impl Pace {
     }
 }
 
-/// For example `list 1: 12 pages, 11500 signatures, account 2 down to 150`; pages and signatures are those of all accounts so far.
+/// For example `list 1: 12 pages, 11500 signatures, account 2 down to 150`. Pages and signatures are those of all
+/// accounts so far.
 pub fn search_line(Searched { list, pages, named, account, lowest }: &Searched) -> String {
     let down = lowest.map_or(String::new(), |lowest| format!(", account {account} down to {lowest}"));
     format!("list {list}: {pages} pages, {named} signatures{down}")

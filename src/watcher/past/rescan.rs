@@ -1,11 +1,15 @@
-//! Reads final blocks that were read already once more, in full and in both lanes, and reports where our record says
-//! otherwise.
+//! Reads final blocks again that were read before, in full and in both lanes, and reports where our record differs.
 //!
-//! Compared are the block's hash, the numbers that the chain passes over, the deposits that a block's legs to watched
-//! addresses must have made or were seen again by, the deposits that were seen in it, and what left watched addresses and what they paid; of the traces what two endpoints report, where there are
-//! two. Legs from before their address was watched are no difference: nobody has read them yet, and backfill is for
-//! them. With `repair`, what is missing is recorded as a backfill would, and the record of a block that stood on one endpoint's word is
-//! made what two report (`replace_record`); nothing else is taken away.
+//! It compares:
+//! - the block's hash, and the numbers that the chain passes over;
+//! - the deposits that the block's legs to watched addresses must have made or been seen again by;
+//! - the deposits that were seen in the block;
+//! - what left watched addresses, and the fees that they paid.
+//!
+//! Traces are compared with what two endpoints report, if there are two. Legs from before their address was watched are
+//! no difference: they were never read, and backfill is for them. With `repair`, what is missing is recorded as a
+//! backfill would, and the record of a block from one endpoint is replaced by what two report (`replace_record`).
+//! Nothing else is removed.
 
 use std::fmt;
 
@@ -37,19 +41,18 @@ pub enum Difference {
     Unseen { block: BlockRef, deposit: DepositId, status: DepositStatus, recipient: Address, proof: Proof },
     /// A deposit was seen in the block, and its leg is not there.
     NotThere { block: BlockRef, deposit: DepositId, status: DepositStatus, proof: Proof },
-    /// What left a watched address, or a fee that it paid, is not on record, or a fee with another amount.
+    /// What left a watched address, or a fee that it paid, is not on record, or a fee has another amount there.
     Unbooked { block: BlockRef, movement: Movement, of: Address, tx: TxId, proof: Proof },
     /// Such a movement is on record, and not in the block.
     Unmoved { block: BlockRef, movement: Movement, of: Address, tx: TxId, proof: Proof },
 }
 
-/// A rescan under way.
 #[derive(Debug)]
 pub struct Rescan<S> {
     watcher: Watcher<S>,
     lane: Option<TraceLane<S>>,
     repair: bool,
-    /// Both lanes go on together, so that one number reports where to begin again.
+    /// Both lanes advance together, so that one number says where to begin again.
     progress: Progress,
     roots: Window,
     traces: Window,
@@ -58,7 +61,7 @@ pub struct Rescan<S> {
 }
 
 impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
-    /// Checks the range: final, and read already.
+    /// Checks the range: it must be final, and read already.
     ///
     /// # Errors
     /// See [`BackfillError`].
@@ -75,7 +78,7 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
         Ok(Rescan { watcher, lane, repair, progress, roots, traces, differences: Vec::new() })
     }
 
-    /// Reads and compares some blocks of one lane, and mends what can be when asked to.
+    /// Reads and compares some blocks of one lane, and repairs what can be repaired if asked to.
     ///
     /// # Errors
     /// See [`TickError`].
@@ -96,7 +99,7 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
             let mut found = self.passed_over(self.progress.next, at).await?;
             found.extend(self.compare(block, Lane::Block).await?);
             let (db, chain) = (&self.watcher.db, self.watcher.chain());
-            // Which of two blocks is the chain's is for the watcher to settle.
+            // Which of two blocks is canonical is for the watcher to decide.
             let is_ours = !found.iter().any(|difference| matches!(difference, Difference::OtherBlock { .. }));
             let is_restated = self.repair && is_ours && is_weaker(&mut db.read().await?, chain, block).await?;
             if let Some(missing) = self.to_mend(&found).or_else(|| is_restated.then(Vec::new)) {
@@ -133,13 +136,13 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
         Ok(())
     }
 
-    /// Takes in what was found in a block that is then done with: an error in the next one reports nothing twice.
+    /// Adds what was found in a block, which is then done: an error in the next block reports nothing twice.
     fn report(&mut self, found: Vec<Difference>) {
         self.progress.found += u64::try_from(found.len()).unwrap_or(u64::MAX);
         self.differences.extend(found);
     }
 
-    /// For whom something must be recorded, when it is to be.
+    /// The addresses for which something must be recorded; `None` without repair or if there are none.
     fn to_mend(&self, found: &[Difference]) -> Option<Vec<Address>> {
         let missing: Vec<Address> = found.iter().filter_map(Difference::whose).collect();
         (self.repair && !missing.is_empty()).then_some(missing)
@@ -153,7 +156,7 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
         self.watcher.chain()
     }
 
-    /// What the progress counts.
+    /// The noun for what the progress counts.
     pub fn numbers(&self) -> &'static str {
         self.watcher.chain().family().numbers()
     }
@@ -168,12 +171,13 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
         self.progress.untraced().map_or(next, |span| span.next.min(next))
     }
 
-    /// The differences that were found since this was last asked.
+    /// The differences that were found since the last call.
     pub fn take_differences(&mut self) -> Vec<Difference> {
         std::mem::take(&mut self.differences)
     }
 
-    /// What our record has at the numbers `from..below`, which the final chain passes over, and what was seen there.
+    /// What our record has at the numbers `from..below`, which the final chain passes over, and which deposits were
+    /// seen there.
     async fn passed_over(&self, from: u64, below: u64) -> Result<Vec<Difference>, TickError> {
         if from >= below {
             return Ok(Vec::new());
@@ -194,7 +198,7 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
         let mut differences = Vec::new();
         match cursors::canonical_at(&mut reader, chain, at.number).await? {
             Some(ours) if ours != at.hash => {
-                // Told once, by the lane of the roots.
+                // Reported once, by the lane of the roots.
                 let other = Difference::OtherBlock { finalized: at, ours };
                 return Ok(if lane == Lane::Block { vec![other] } else { Vec::new() });
             }
@@ -240,7 +244,7 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
 }
 
 impl Difference {
-    /// The block of the final chain that differs; where that has none, ours.
+    /// The block of the final chain that differs; if there is none, ours.
     pub fn block(&self) -> BlockRef {
         match self {
             Difference::OtherBlock { finalized: block, .. }
@@ -254,7 +258,7 @@ impl Difference {
         }
     }
 
-    /// Whom something must be recorded for.
+    /// For whom something must be recorded; `None` if nothing.
     fn whose(&self) -> Option<Address> {
         match self {
             Difference::Missing { recipient, .. }
@@ -309,7 +313,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Whose word it is, where no root proves it.
+/// Who reports it, where no root proves it.
 fn by(proof: Proof) -> &'static str {
     match proof {
         Proof::Roots | Proof::Bloom => "",

@@ -1,10 +1,12 @@
-//! Settles by witnesses that were kept (see `early_witness`): when the block is final, its hash is compared and its roots are
-//! read again, which any full node has; no trace and no balance is asked for.
+//! Settles by witnesses that were kept (see `early_witness`). When the block is final, its hash is compared and its
+//! roots are read again, which any full node has. No trace and no balance is asked for.
 //!
-//! Promises: what is CONFIRMED of a transaction, and inside of a block, never exceeds what the reading that was witnessed
-//! paid, whichever reading confirmed the rest of it. FAILED only in a block that is final for all: what a tier or an operator
-//! calls final earlier (`settle`) may confirm by the same judgement, and does nothing else. What the network is not traced
-//! for any more is settled in the same way.
+//! Promises:
+//! - What is CONFIRMED of a transaction, or inside of a block, never exceeds what the witnessed reading paid. It does
+//!   not matter which reading confirmed the rest.
+//! - FAILED only in a block that is final for all. Where a tier or an operator calls a block final earlier, `settle`
+//!   may confirm by the same judgement, and does nothing else.
+//! - Deposits of a network that is not traced any more are settled in the same way.
 
 use landfall_chain::{AddressSource, Block, BlockRef, BlockSource, Lane, Network, U256};
 use tracing::info;
@@ -31,7 +33,6 @@ use crate::watcher::traces::{TraceLane, Traced};
 pub(in crate::watcher) struct Paid {
     /// By its transaction, inside and outside.
     pub(in crate::watcher) in_tx: U256,
-    /// Inside of all transactions of its block.
     pub(in crate::watcher) in_block: U256,
 }
 
@@ -39,9 +40,9 @@ pub(in crate::watcher) struct Paid {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::watcher) enum WitnessVerdict {
     Holds,
-    /// The witness says that it is not there.
+    /// The witness denies it.
     Denied,
-    /// The roots do not fit to what was kept; why.
+    /// The roots contradict what was kept; why.
     Unfit(String),
     TooMuch(Excess),
 }
@@ -58,7 +59,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     ) -> Result<(), TickError> {
         let (chain, block) = (self.chain(), roots.header.block);
         let mut tx = self.db.begin().await?;
-        // Also keeps the block canonical until the commit: who disconnects takes the same lock.
+        // Also keeps the block canonical until the commit: disconnecting takes the same lock.
         let cursor = Cursor::lock(&mut tx, chain).await?;
         let is_final = match final_by {
             FinalBy::Record => cursor.finalized.is_some_and(|finalized| block.number <= finalized.number),
@@ -109,7 +110,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(())
     }
 
-    /// Why no trace of the block is read; `None` where one is.
+    /// Why the block's trace is not read; `None` where it is.
     pub(in crate::watcher) fn not_traced(&self, block: &BlockRef) -> Option<String> {
         let (chain, number) = (self.chain(), block.number);
         (!self.network.native.is_traced(number)).then(|| {
@@ -121,7 +122,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         })
     }
 
-    /// Why blocks that were connected to be traced stay untraced; `None` where the lane still comes to them.
+    /// Why blocks that were connected to be traced stay untraced; `None` where the lane will still come to them.
     pub(in crate::watcher) fn never_traced(&self) -> Option<String> {
         let chain = self.chain();
         (!self.is_traced()).then(|| {
@@ -148,14 +149,14 @@ pub(in crate::watcher) async fn by_witness(
         return Ok(WitnessVerdict::Denied);
     }
     let (block, by_roots) = (roots.header.block, paid_in_tx(&roots.transfers, deposit));
-    // Where the chain's own logs report what moves inside, the roots have it by now: it must not count twice.
+    // Where the chain's own logs show what moves inside, the roots include it by now: it must not count twice.
     let inside = if network.native.is_logged(block.number) { U256::ZERO } else { kept.paid_in_tx };
     let paid = Paid { in_tx: by_roots.saturating_add(inside), in_block: kept.paid_in_block };
     let excess = guard(tx, network, &block, paid, deposit).await?;
     Ok(excess.map_or(WitnessVerdict::Holds, WitnessVerdict::TooMuch))
 }
 
-/// Why the roots, read again, do not fit to what was kept.
+/// Why the roots, read again, contradict what was kept; `None` where they do not.
 fn unfit(network: &Network, roots: &Block, deposit: &Deposit, kept: &Kept) -> Result<Option<String>, TickError> {
     if let Err(why) = reported(prove_signer(&roots.signers, &deposit.tx).map_err(TickError::from))? {
         return Ok(Some(why));
@@ -173,7 +174,7 @@ fn unfit(network: &Network, roots: &Block, deposit: &Deposit, kept: &Kept) -> Re
     })
 }
 
-/// What would be too much, were the deposit CONFIRMED.
+/// What would be credited in excess if the deposit became CONFIRMED; `None` if nothing.
 pub(in crate::watcher) async fn guard(
     tx: &mut Tx,
     network: &Network,

@@ -1,5 +1,6 @@
 //! What may be confirmed above the block that is final for all: what fits a tier of the network, and what an operator
-//! declared final. Each by a block that must be ours. Of what only a trace shows that is what has a second witness by then.
+//! declared final. Each needs a block on our own chain. What only a trace shows may be confirmed here once a second
+//! witness corroborates it.
 
 use landfall_chain::{AssetId, BlockRef, BlockSource, Tier, Tip, U256};
 
@@ -10,7 +11,7 @@ use crate::store::deposits::{self, Fits, Settleable};
 use crate::store::witnesses;
 use crate::watcher::{TickError, Watcher};
 
-/// A deposit that may be confirmed, and on whose word, when it is not in a block that is final for all.
+/// A deposit that may be confirmed, and by which grant, if its block is not final for all.
 #[derive(Debug)]
 pub(in crate::watcher) struct Due {
     pub(in crate::watcher) settleable: Settleable,
@@ -21,12 +22,12 @@ pub(in crate::watcher) struct Due {
 #[derive(Clone, Debug)]
 pub(in crate::watcher) struct Grant {
     pub(in crate::watcher) through: BlockRef,
-    /// The operator's reason, when it is an operator's word.
+    /// The operator's reason, if an operator declared it.
     pub(in crate::watcher) reason: Option<String>,
 }
 
 impl<S: BlockSource> Watcher<S> {
-    /// Deposits above `above`, which is final for all, that may be confirmed; at most `limit` of each kind.
+    /// Deposits above `above`, the block that is final for all, that may be confirmed; at most `limit` of each kind.
     pub(in crate::watcher) async fn granted(
         &self,
         reader: &mut Reader,
@@ -53,7 +54,7 @@ impl<S: BlockSource> Watcher<S> {
         {
             let range = (from + 1, through.number);
             let mut found = deposits::settleable(reader, self.chain(), range, limit).await?;
-            // Nothing but the native currency is reported by traces.
+            // Traces show nothing but the native currency.
             let inside = Fits { asset: AssetId::Native, least: U256::ZERO, most: U256::MAX };
             found.extend(witnesses::borne_out(reader, self.chain(), &inside, (from, through.number), limit).await?);
             let grant = Grant { through, reason: Some(reason.clone()) };
@@ -64,8 +65,8 @@ impl<S: BlockSource> Watcher<S> {
         Ok(due)
     }
 
-    /// The block, when it is above `from` and stands on our chain. One that our chain does not reach yet, or that it has
-    /// another one for, grants nothing.
+    /// The block, if it is above `from` and canonical on our chain. `None` if our chain does not reach it yet or has
+    /// another block at its number: then it grants nothing.
     async fn ours(
         &self,
         reader: &mut Reader,
@@ -81,8 +82,8 @@ impl<S: BlockSource> Watcher<S> {
     }
 }
 
-/// What the tier at `index` is for: its asset up to its amount, but for what an earlier tier of the asset takes. `None`
-/// when earlier ones take all of it.
+/// What the tier at `index` is for: its asset up to its amount, without what an earlier tier of the asset covers.
+/// `None` if earlier tiers cover all of it.
 fn fits(tiers: &[Tier], index: usize) -> Option<Fits> {
     let Tier { asset, up_to, .. } = tiers[index];
     let earlier = tiers[..index].iter().filter(|tier| tier.asset == asset).map(|tier| tier.up_to).max();

@@ -1,4 +1,4 @@
-//! What blocks that were read again say of a deposit: is its leg there, and was more credited than paid?
+//! What blocks that were read again show of a deposit: is its leg there, and was more credited than paid?
 
 use landfall_chain::{AssetTransfer, Lane, Network, U256};
 
@@ -6,7 +6,7 @@ use crate::deposit::Deposit;
 use crate::store::{StoreError, Tx, deposits};
 use crate::watcher::books::leg::leg_of;
 
-/// The deposit's leg among `transfers`. What is not listed (any more) is never shown.
+/// The deposit's leg among `transfers`; `None` also if its asset is not listed (any more).
 pub(in crate::watcher) fn leg_in<'t>(
     network: &Network,
     transfers: &'t [AssetTransfer],
@@ -17,7 +17,6 @@ pub(in crate::watcher) fn leg_in<'t>(
     of_tx.find(|transfer| leg_of(&network.chain_ref, transfer).hash() == deposit.leg_hash)
 }
 
-/// Whether the deposit's leg is among `transfers`.
 pub(in crate::watcher) fn shows(network: &Network, transfers: &[AssetTransfer], deposit: &Deposit) -> bool {
     leg_in(network, transfers, deposit).is_some()
 }
@@ -27,12 +26,12 @@ pub(in crate::watcher) fn shows(network: &Network, transfers: &[AssetTransfer], 
 pub(in crate::watcher) struct Excess {
     pub(in crate::watcher) credited: String,
     pub(in crate::watcher) paid: String,
-    /// What paid it.
+    /// Where it was paid: names the transaction or the block.
     pub(in crate::watcher) of: String,
 }
 
 impl Excess {
-    /// `credited` is `None` beyond 2^256.
+    /// `None` if the credit is at most `paid`. `credited` is `None` beyond 2^256.
     pub(in crate::watcher) fn unless_paid(credited: Option<U256>, paid: U256, of: String) -> Option<Self> {
         if credited.is_some_and(|credited| credited <= paid) {
             return None;
@@ -53,9 +52,9 @@ pub(in crate::watcher) fn paid_in_tx<'t>(
     same.fold(U256::ZERO, |sum, transfer| sum.saturating_add(transfer.amount))
 }
 
-/// What would be too much, were the deposit CONFIRMED: per transaction, asset and recipient never more is CONFIRMED than
-/// was `paid`. Each deposit is held against what its own lane can know: with the roots the legs that they show and what
-/// they confirmed; with the traces everything.
+/// What would be credited in excess if the deposit became CONFIRMED; `None` if nothing. Per transaction, asset and
+/// recipient, never more is CONFIRMED than was `paid`. The lane decides what a deposit is compared with: the roots know
+/// the legs that they show and what they confirmed; the traces know everything.
 pub(in crate::watcher) async fn guard_sum(
     tx: &mut Tx,
     lane: Lane,
@@ -66,8 +65,8 @@ pub(in crate::watcher) async fn guard_sum(
     Ok(too_much(&confirmed, paid, deposit))
 }
 
-/// The same of both forms of the native currency together, which `transfers` pay: what is one of them now was the other
-/// one under another setting, and is the same money.
+/// The same for both forms of the native currency together, which `transfers` pay. What is one form now was the other
+/// under another setting, and is the same money.
 pub(in crate::watcher) async fn guard_both_forms(
     tx: &mut Tx,
     network: &Network,

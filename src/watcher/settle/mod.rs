@@ -1,11 +1,11 @@
-//! Settles: CONFIRMED or FAILED, on evidence from a final block of our own chain, read again and proved again; where no roots
-//! prove a block, what it reported when it was connected is as good (`reported_blocks`). A record that stood on one endpoint's word is made
-//! what two report before anything is judged by it (`replace_record`).
+//! Settles: CONFIRMED or FAILED, on evidence from a final block of our own chain, read again and proved again. Where no
+//! roots prove a block, what was read when it was connected is as good (`reported_blocks`). A record that one endpoint
+//! reported is first replaced by what two report (`replace_record`); only then is anything judged by it.
 //!
-//! A block is final when the source's final block has the hash that our chain has at its number: then everything
-//! below hangs on it by parent links. One comparison proves all of it, and nothing is settled before it holds.
-//! What only a trace shows is not settled here (see `witness`), but for what a tier or an operator calls final earlier: that
-//! is CONFIRMED here by the witness that was kept of it, and without one it waits.
+//! A block is final when the source's final block has the hash that our chain has at its number: then everything below
+//! hangs on it by parent links. One comparison proves all of it, and nothing is settled before it holds.
+//! What only a trace shows is settled elsewhere (see `witness`). The exception is what a tier or an operator calls
+//! final earlier. That is CONFIRMED here by the witness that was kept of it; without one it waits.
 
 pub(super) mod by_witness;
 pub(super) mod early;
@@ -84,7 +84,7 @@ impl<S: BlockSource> Watcher<S> {
         let blocks_are_left = list_is_cut || is_full;
         let last = last.filter(|_| blocks_are_left);
         let missing_are_left = u32::try_from(missing.len()) == Ok(TICK_MISSING_MAX);
-        // The reads hold on to the watcher. Where a tick ends early, waiting for who paid begins anew.
+        // The reads borrow the watcher. If a tick ends early, the wait for senders begins anew.
         let mut payers = std::mem::take(&mut self.replacing_record);
         let mut reads = stream::iter(by_block.into_values().take(TICK_EVIDENCE_MAX))
             .map(async |of_block| match self.reported_of(&of_block).await {
@@ -93,11 +93,11 @@ impl<S: BlockSource> Watcher<S> {
                 Err(error) => (Err(error), of_block, false),
             })
             .buffered(READS_AHEAD_MAX);
-        // What cannot be read now must not hold up the rest: it is reported at the end.
+        // What cannot be read now must not hold up the rest: its error is returned at the end.
         let (mut unread, mut is_disputed, mut looked) = (Ok(()), false, Vec::new());
         while let Some((evidence, mut of_block, is_whole)) = reads.next().await {
             let read = match evidence {
-                // Of what was reported before, legs alone were kept.
+                // Of a block that was kept since it was connected, we have only the legs.
                 Ok(Ok(mut evidence)) if is_whole => {
                     let named = self.replaced_record(&mut evidence, &mut of_block, &mut payers, now, ticked).await?;
                     named.map(|()| Ok(evidence))
@@ -124,7 +124,8 @@ impl<S: BlockSource> Watcher<S> {
         if is_disputed {
             self.reported.forget_alone();
         }
-        // Nor keep those behind it waiting: the next tick goes on from there, and then round again.
+        // They must not keep blocks behind them waiting: the next tick goes on from there, and then starts again from
+        // the lowest.
         self.settle_from = last.filter(|_| !all_are_read).map_or(0, |last| last + 1);
         if let Some(finalized) = finalized.filter(|_| all_are_read && !blocks_are_left) {
             self.reported.forget_through(finalized.number);
@@ -157,7 +158,7 @@ impl<S: BlockSource> Watcher<S> {
         unread
     }
 
-    /// The deposits that may be confirmed now: those at or below the final block, and those that wait for less.
+    /// The deposits that may be confirmed now: those at or below the final block, and those that need less.
     async fn due(
         &self,
         reader: &mut Reader,
@@ -176,7 +177,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(due)
     }
 
-    /// Records the source's final block as ours, when it is and is newer than the one on record.
+    /// Records the source's final block, if it is on our chain and newer than the one on record.
     async fn note_final(&self, at: &BlockRef, tip: &Tip) -> Result<(), TickError> {
         let Some(finalized) = tip.finalized.filter(|finalized| finalized.number <= at.number) else { return Ok(()) };
         let cursor = Cursor::load(&mut self.db.read().await?, self.chain()).await?;
@@ -187,7 +188,7 @@ impl<S: BlockSource> Watcher<S> {
         let mut tx = self.db.begin().await?;
         let cursor = Cursor::lock(&mut tx, self.chain()).await?;
         match cursors::canonical_at(&mut tx, self.chain(), finalized.number).await? {
-            // Somebody took blocks back meanwhile.
+            // Another process disconnected blocks meanwhile.
             Some(_) if !self.is_looked_at(&cursor, finalized.number) => return Ok(()),
             Some(ours) if ours == finalized.hash => Cursor::finalize(&mut tx, self.chain(), &finalized).await?,
             Some(ours) => {
@@ -199,8 +200,8 @@ impl<S: BlockSource> Watcher<S> {
         Ok(tx.commit().await?)
     }
 
-    /// What the block reported when it was connected, where that is enough to judge all of these deposits by, and our record of it
-    /// was not made on less by another process since.
+    /// What was read of the block when it was connected. `None` if that is not enough to judge all of these deposits,
+    /// or if another process has since recorded the block from fewer endpoints.
     async fn reported_of(&self, of_block: &OfBlock) -> Result<Option<Block>, TickError> {
         let reported = self.reported.of(&of_block.seen_in, self.endpoints.agree());
         let Some(reported) =
@@ -212,10 +213,11 @@ impl<S: BlockSource> Watcher<S> {
         Ok((!is_weaker).then(|| reported.clone()))
     }
 
-    /// Makes our record what two report in `evidence`, a whole block, where it stood on one endpoint's word, in a transaction of its
-    /// own; then `of_block` has the deposits that are to be judged.
+    /// Where one endpoint reported our record of this block, replaces it by `evidence`, a whole block that two report.
+    /// That takes a transaction of its own; afterwards `of_block` has the deposits that are to be judged.
     ///
-    /// The inner error says why nobody can be asked who paid; the block waits for that as it does when it is connected.
+    /// The inner error says why no endpoint can be asked who paid; the block waits for that as it does when it is
+    /// connected.
     async fn replaced_record(
         &self,
         evidence: &mut Block,
@@ -242,16 +244,17 @@ impl<S: BlockSource> Watcher<S> {
         ticked.pending += self.replace_record(&mut tx, evidence, now).await?;
         let mut deposits = deposits::in_block(&mut tx, self.chain(), &block.hash, Lane::Block).await?;
         tx.commit().await?;
-        // What a grant is for was listed by it.
+        // A grant is only for the deposits that it listed.
         let listed = std::mem::take(&mut of_block.deposits);
         deposits.retain(|deposit| of_block.grant.is_none() || listed.iter().any(|listed| listed.id == deposit.id));
         of_block.deposits = deposits;
         Ok(Ok(()))
     }
 
-    /// The final block `wanted`, read again. That it is not shown as it must be is no failure: other blocks are.
+    /// The final block `wanted`, read again. A block that is not shown as it must be is no failure, for other blocks
+    /// may be shown: it returns the inner error.
     async fn evidence(&self, wanted: &BlockRef) -> Result<Result<Block, Unshown>, TickError> {
-        // Where no roots prove it, more than one must show it, and megabytes.
+        // Where no roots prove the block, more than one endpoint must show it, which costs megabytes.
         let may_rest = !self.chain().family().has_roots();
         let evidence = match self.source.blocks(wanted.number..=wanted.number, Read::FULL).await {
             Ok(blocks) => {
@@ -269,8 +272,8 @@ impl<S: BlockSource> Watcher<S> {
         Ok(evidence)
     }
 
-    /// Confirms the deposits of a final block, in one transaction. It is the very block that they were seen in, so a
-    /// leg that is not in it now can only mean that we read it otherwise than then: no reason to fail a deposit.
+    /// Confirms the deposits of a final block, in one transaction. It is the very block that they were seen in. So if a
+    /// leg is not in it now, we read it otherwise than then: no reason to fail a deposit.
     pub(in crate::watcher) async fn judge(
         &self,
         evidence: &Block,
@@ -281,13 +284,13 @@ impl<S: BlockSource> Watcher<S> {
         let named = self.named_once_more(evidence, &deposits, now).await;
         let evidence = named.as_ref().unwrap_or(evidence);
         let mut tx = self.db.begin().await?;
-        // Also keeps the block canonical until the commit: who disconnects takes the same lock.
+        // Also keeps the block canonical until the commit: disconnecting takes the same lock.
         Cursor::lock(&mut tx, self.chain()).await?;
         let block = evidence.header.block;
         if !self.is_ours(&mut tx, &block).await? {
             return Ok(());
         }
-        // The block on whose word it is confirmed hangs on all that is below; what is final for all is never taken back.
+        // All blocks below the granted block hang on it. What is final for all is never disconnected.
         if let Some(grant) = &grant
             && !self.is_ours(&mut tx, &grant.through).await?
         {
@@ -297,7 +300,7 @@ impl<S: BlockSource> Watcher<S> {
         if is_weaker(&mut tx, self.chain(), evidence).await? {
             return Ok(());
         }
-        // A deposit stands on what its block was last read with.
+        // A deposit is proved as its block was when it was last read.
         cursors::strengthen(&mut tx, self.chain(), &block, evidence.proof).await?;
         // What a trace showed is listed only where a tier or an operator calls its block final.
         let sighted = match &grant {
@@ -343,8 +346,8 @@ impl<S: BlockSource> Watcher<S> {
         Ok(tx.commit().await?)
     }
 
-    /// The evidence with who paid those of `deposits` of which nobody knew it when they were recorded; `None` where there are none.
-    /// It is asked for once more, for the event CONFIRMED is the last word, and waits for nobody.
+    /// The evidence, with the senders of those `deposits` whose sender nobody knew when they were recorded; `None`
+    /// where there are none. They are asked for once more, because the event CONFIRMED is final. It waits for nobody.
     async fn named_once_more(&self, evidence: &Block, deposits: &[Deposit], now: Timestamp) -> Option<Block> {
         let unnamed = |deposit: &&Deposit| deposit.sender_rule == SenderRule::StandIn;
         let legs: BTreeSet<LegHash> = deposits.iter().filter(unnamed).map(|deposit| deposit.leg_hash).collect();
@@ -360,7 +363,8 @@ impl<S: BlockSource> Watcher<S> {
         Some(evidence)
     }
 
-    /// Who paid the deposit's leg, which the roots of its block show, or what would be credited too much.
+    /// Who paid the deposit's leg, which the roots of its block show; the inner error is what would be credited too
+    /// much.
     async fn by_roots(
         &self,
         tx: &mut Tx,
@@ -404,7 +408,7 @@ impl<S: BlockSource> Watcher<S> {
             Some(block) => self.is_ours(&mut tx, &block.header.block).await?.then_some(block),
             None => None,
         };
-        // It is said to be in a final block which was not shown, and our record has no other one there.
+        // It is said to be in a final block that was not shown, and our record has no other block there.
         let is_withheld = match fate {
             _ if is_unread => true,
             Fate::In(block) if evidence.is_none() => {
@@ -421,7 +425,8 @@ impl<S: BlockSource> Watcher<S> {
                 deposits::include(&mut tx, &deposit, &block.header.block, Lane::Block).await?;
                 return Ok(tx.commit().await?);
             }
-            // Where no roots prove it, one that failed may be sent again and land: a nonce of Solana need not be used up by that.
+            // Where no roots prove the block, a failed transaction may be sent again and land: on Solana it need not
+            // use up its nonce.
             (_, Some(block)) if block.txs.contains(&deposit.tx.id) => {
                 let is_sure = self.chain().family().has_roots() || gone;
                 is_sure.then(|| format!("its transaction is in final block {} without it", block.header.block.number))
@@ -434,10 +439,10 @@ impl<S: BlockSource> Watcher<S> {
             (Fate::In(block), _) if block.number > finalized.number || is_withheld => None,
             // Nothing is judged while an endpoint that may know it cannot be asked, however long that lasts.
             (Fate::Unanswered { .. }, _) => None,
-            // In no block, or in one that is not on our final chain: stale words of an index.
+            // In no block, or in one that is not on our final chain: an index may be stale.
             (Fate::In(_) | Fate::Unknown, _) => gone.then(|| "its transaction stayed in no block".to_owned()),
         };
-        // What we would not see if it were there is not judged.
+        // A deposit of an unlisted asset is not judged: we would not see its leg if it were there.
         match verdict.filter(|_| self.network.asset(&deposit.asset).is_some()) {
             Some(why) => self.fail(&mut tx, deposit, &why, now, ticked).await?,
             None if is_unread => deposits::withhold(&mut tx, deposit.id, finalized.number).await?,
@@ -450,13 +455,14 @@ impl<S: BlockSource> Watcher<S> {
         Ok(cursors::canonical_at(tx, self.chain(), block.number).await? == Some(block.hash))
     }
 
-    /// Whether what has been looked for `since` then is looked for no longer.
+    /// Whether the search that began at `since` is over.
     fn is_gone(&self, since: Option<Timestamp>, now: Timestamp) -> bool {
         since.is_some_and(|since| now.since(since) >= self.settings.failed_grace)
     }
 
-    /// What the source says became of the deposit's transaction, with the block, when it is a final one that may decide now:
-    /// where no roots prove it, it is read when it is first looked for, and at the end. Beside it, the block that was looked at.
+    /// What the source says became of the deposit's transaction. It comes with the block, if that is final and may
+    /// decide now: where no roots prove it, it is read when the search begins, and at its end. Second, the block that
+    /// was read, if any.
     async fn trace(
         &self,
         Missing { deposit, since }: &Missing,
@@ -493,7 +499,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(())
     }
 
-    /// An entry of the audit, for what a watcher does on an operator's word.
+    /// An audit entry for what a watcher does because an operator asked for it.
     pub(in crate::watcher) fn audited(&self, action: &str, what: String, reason: &str, now: Timestamp) -> AuditEntry {
         let [actor, action, reason] = ["landfall", action, reason].map(str::to_owned);
         AuditEntry { at: now, actor, action, chain: Some(self.chain()), what, reason }
@@ -504,27 +510,27 @@ impl<S: BlockSource> Watcher<S> {
     }
 }
 
-/// Why a final block is no evidence yet, and whether it rests before it is asked for again.
+/// Why a final block is no evidence yet, and whether there is a pause before it is asked for again.
 struct Unshown {
     why: String,
     rests: bool,
 }
 
-/// A block that was looked at, and why in vain.
+/// A block that was read; if it was not shown, why.
 type Looked = (BlockRef, Option<Unshown>);
 
-/// What became of a transaction, with its block where that is to decide; whether it cannot be read yet as it must be.
+/// What became of a transaction; its block, if that is to decide; whether the block cannot be read yet as it must be.
 struct Sought {
     fate: Fate,
     evidence: Option<Block>,
     is_unread: bool,
 }
 
-/// The deposits of one block that may be confirmed, and by what, when the block is not final for all.
+/// The deposits of one block that may be confirmed, and by which grant, if the block is not final for all.
 pub(in crate::watcher) struct OfBlock {
     seen_in: BlockRef,
     deposits: Vec<Deposit>,
-    /// The highest that any of them needs: a block that stands has all below it standing.
+    /// The highest block that any of them needs: if it is canonical, so are all below it.
     grant: Option<Grant>,
 }
 
@@ -554,7 +560,7 @@ pub(in crate::watcher) fn unanswered(deposit: &Deposit, why: &str) -> String {
     )
 }
 
-/// Writes the status that a PENDING deposit has left PENDING for, and its event.
+/// Writes the status to which a PENDING deposit has changed, and its event.
 pub(in crate::watcher) async fn enter(tx: &mut Tx, deposit: Deposit, now: Timestamp) -> Result<(), TickError> {
     deposits::set_status(tx, &deposit, DepositStatus::Pending).await?;
     if deposit.status == DepositStatus::Confirmed {

@@ -1,9 +1,9 @@
 //! Deposits that are credited and were not paid, or would be: an incident for each, which a person resolves.
 //!
-//! CONFIRMED is never left. A deposit whose block an accepted reorg took back stays CONFIRMED, and is listed until its leg
-//! is final again or a person has resolved it, which means: it is taken back elsewhere, in the books of the service. Until
-//! then what else its transaction pays to the same recipient is not confirmed beyond what the chain shows; it stays
-//! PENDING, listed too, and nothing else waits for it.
+//! CONFIRMED is never left. If an accepted reorg disconnects a deposit's block, the deposit stays CONFIRMED. It is
+//! listed until its leg is final again or a person has resolved it; to resolve it means that the credit was undone in
+//! the books of the service. Until then, what else its transaction pays to the same recipient is not confirmed beyond
+//! what the chain shows. That stays PENDING and is listed too; nothing else waits for it.
 
 use landfall_chain::{BlockRef, BlockSource, Chain, Lane};
 use tracing::{error, info};
@@ -19,7 +19,8 @@ use crate::watcher::{TickError, Watcher};
 
 const KIND: IncidentKind = IncidentKind::OverCredited;
 
-/// Opens an incident for each CONFIRMED deposit above the fork point of an accepted reorg. Before the blocks are taken back.
+/// Opens an incident for each CONFIRMED deposit above the fork point of an accepted reorg. Called before the blocks are
+/// disconnected.
 pub(in crate::watcher) async fn taken_back(
     tx: &mut Tx,
     chain: Chain,
@@ -72,8 +73,8 @@ async fn meet(
 }
 
 impl<S: BlockSource> Watcher<S> {
-    /// Resolves the incidents of deposits that are paid after all, and of those that FAILED. What only a trace shows is a
-    /// person's to resolve.
+    /// Resolves the incidents of deposits that are paid after all, and of those that FAILED. What only a trace shows is
+    /// resolved by a person.
     pub(in crate::watcher) async fn close_over_credited(&self, now: Timestamp) -> Result<(), TickError> {
         if incidents::of_deposits(&mut self.db.read().await?, self.chain(), KIND).await?.is_empty() {
             return Ok(());

@@ -1,17 +1,18 @@
-//! What blocks told that credit somebody, kept until they are final, where reading them again would prove no more.
+//! Keeps what was read of blocks that credit somebody, until they are final, where to read them again would prove no
+//! more.
 //!
-//! No root covers a block of Solana: it stands on the word of one endpoint, or of two that reported it alike, and its hash comes
-//! to be final by the chain of hashes. To read it again is to hear the same endpoints once more, and costs megabytes for each
-//! block with a hit. So its deposits are settled by what was read when it was connected.
-//! Promises: what roots or a bloom prove is never kept, for it is proved anew; a block that is connected again replaces
-//! what was kept of its number; the newest [`LEGS_MAX`] legs are kept, and whatever is not here is read again. Deliberately
-//! not here: what is on record. A process that starts anew knows nothing, and reads.
+//! No root covers a block of Solana: one endpoint reports it, or two report it alike, and the chain of hashes makes its
+//! hash final. To read it again asks the same endpoints again, and costs megabytes for each block with a hit. So its
+//! deposits are settled by what was read when it was connected.
+//! Promises: what roots or a bloom prove is never kept, for it is proved anew. A block that is connected again replaces
+//! what was kept of its number. The newest [`LEGS_MAX`] legs are kept, and whatever is not here is read again.
+//! Deliberately not here: what is on record. A process that starts anew knows nothing, and reads.
 
 use std::collections::BTreeMap;
 
 use landfall_chain::{AssetTransfer, Block, BlockRef, Debits, Proof};
 
-/// Of what a block credits; some 10 MB in all. In the time until blocks are final there are far fewer, but while finality
+/// Of the blocks' credits; some 10 MB in all. Usually there are far fewer until blocks are final, except while finality
 /// stalls or a chain catches up.
 const LEGS_MAX: usize = 32_768;
 
@@ -23,7 +24,7 @@ pub(in crate::watcher) struct ReportedBlocks {
 }
 
 impl ReportedBlocks {
-    /// Keeps of `block`, which was connected, the legs that are `wanted`.
+    /// Keeps the legs of `block`, which was connected, that are `wanted`.
     pub(in crate::watcher) fn keep(&mut self, block: &Block, wanted: impl Fn(&AssetTransfer) -> bool) {
         let number = block.header.block.number;
         self.drop_at(number);
@@ -61,13 +62,14 @@ impl ReportedBlocks {
         }
     }
 
-    /// What was kept of this very block, where as many endpoints reported it as must `agree`.
+    /// What was kept of this very block, if enough endpoints reported it: two of them, or one where `agree` is at most
+    /// 1.
     pub(in crate::watcher) fn of(&self, block: &BlockRef, agree: usize) -> Option<&Block> {
         let is_reported = |reported: &&Block| reported.proof == Proof::TwoEndpoints || agree <= 1;
         self.blocks.get(&block.number).filter(|reported| reported.header.block == *block).filter(is_reported)
     }
 
-    /// Forgets what one endpoint reported alone: where endpoints differ, what was heard once is no evidence any more.
+    /// Forgets what one endpoint alone reported: where endpoints differ, it is no evidence any more.
     pub(in crate::watcher) fn forget_alone(&mut self) {
         let alone = |(number, block): (&u64, &Block)| (block.proof == Proof::OneEndpoint).then_some(*number);
         for number in self.blocks.iter().filter_map(alone).collect::<Vec<_>>() {

@@ -1,11 +1,11 @@
-//! What is believed of the deposits that a trace reported to an address, and on whose word.
+//! Decides what is believed of the deposits that a trace reports to an address, and by which evidence.
 //!
-//! Balances before and after the block decide wherever they can: of an address without code alone and both ways, for it loses
-//! nothing inside of a transaction; of one with code they confirm where no reading shows value leaving it inside. Everything
-//! else takes two endpoints of different engines that report the trace alike, for one mistake of a program is in all its
-//! endpoints.
-//! Promises: what the balances of an address exclude is never believed, whoever reports it; no deposit is denied by the balances
-//! of an address with code; what neither balances nor two engines decide is doubtful, with the reason.
+//! Balances before and after the block decide wherever they can. An address without code loses nothing inside of a
+//! transaction, so its balances alone decide both ways. For an address with code they confirm where no reading shows
+//! value leaving it inside. Everything else needs the same trace from two endpoints of different engines: all endpoints
+//! of one program share its mistakes.
+//! Promises: what the balances of an address exclude is never believed, whoever reports it. The balances of an address
+//! with code deny no deposit. What neither balances nor two engines decide is doubtful, with the reason.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -24,32 +24,31 @@ use crate::watcher::traces::TraceLane;
 use crate::watcher::traces::choices::{Choices, Equal, choices};
 use crate::watcher::traces::witness::Evidence;
 
-/// What is believed of one deposit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::watcher) enum Belief {
     Paid(WitnessedBy),
     NotPaid(WitnessedBy),
-    /// Neither is known, and why.
+    /// Neither is known; why.
     Doubtful(String),
 }
 
-/// What is believed of one deposit, and what its recipient was paid at most, in base units.
+/// What is believed of one deposit, and at most how much its recipient was paid, in base units.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::watcher) struct Judged {
     pub(in crate::watcher) id: DepositId,
     pub(in crate::watcher) belief: Belief,
-    /// By the deposit's transaction, inside.
+    /// Inside of the deposit's transaction.
     pub(in crate::watcher) paid_in_tx: U256,
     /// Inside of all transactions of the block.
     pub(in crate::watcher) paid_in_block: U256,
-    /// Who paid it, where this reading shows it.
+    /// Who paid it, if this reading shows it.
     pub(in crate::watcher) sender: Option<Address>,
 }
 
-/// The legs of a block that concern an address, by their hashes: to hash each of them for each deposit costs too much where
-/// there are thousands.
+/// The legs of a block to one address, by their hashes. To hash each leg for each deposit costs too much where there
+/// are thousands.
 struct Legs {
-    /// Those that the reading shows inside, with who paid.
+    /// The legs that the reading shows inside, with who paid.
     inside: HashMap<LegHash, Address>,
     by_roots: HashSet<LegHash>,
 }
@@ -63,7 +62,7 @@ struct Case<'c> {
 }
 
 impl Case<'_> {
-    /// A deposit, with what this reading says was paid.
+    /// A deposit with what this reading shows to be paid.
     fn judged(&self, deposit: &Deposit, belief: Belief) -> Judged {
         let transfers = &self.evidence.traces.transfers;
         let (paid_in_tx, paid_in_block) = (paid_in_tx(transfers, deposit), paid_in_block(transfers, deposit));
@@ -97,16 +96,16 @@ pub(in crate::watcher) struct Judgement {
     pub(in crate::watcher) loses_nothing_inside: bool,
 }
 
-/// What addresses are before and after a block.
+/// The states of addresses before and after a block.
 #[derive(Debug)]
 pub(in crate::watcher) enum States {
     Known(BTreeMap<Address, [AccountState; 2]>),
-    /// Nobody serves the state any more; in whose words.
+    /// No endpoint serves the state any more; its error text.
     Gone(String),
 }
 
 impl<S: BlockSource + AddressSource> TraceLane<S> {
-    /// What `addresses` are before and after a block, in one request for each.
+    /// The states of `addresses` before and after a block, in one request for each.
     pub(in crate::watcher) async fn states(&self, header: &Header, addresses: &[Address]) -> Result<States, TickError> {
         let at = |at| self.source.account_states(addresses, at);
         match futures_util::future::try_join(at(&header.parent), at(&header.block)).await {
@@ -123,7 +122,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         }
     }
 
-    /// What is believed of `deposits`, all that any reading of the block reported to `address`.
+    /// What is believed of `deposits`, which are all that any reading of the block reported to `address`.
     pub(in crate::watcher) async fn judge_address(
         &self,
         evidence: &Evidence,
@@ -157,7 +156,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(Judgement { deposits, loses_nothing_inside: true })
     }
 
-    /// What changed the balance of `address` in the block and is not known in full.
+    /// Why a change of the balance of `address` in the block is not known in full; `None` where all is known.
     fn hidden_part(&self, evidence: &Evidence, address: &Address) -> Option<String> {
         let roots = &evidence.inside.roots;
         if roots.fee_recipient == Some(*address) {
@@ -168,7 +167,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         is_open.then(|| format!("{address} paid for a transaction, of which a part is the node's word"))
     }
 
-    /// Where balances cannot report.
+    /// What is believed where balances cannot decide.
     fn by_engines(&self, case: &Case<'_>, why: &str) -> Vec<Judged> {
         let belief = |deposit: &Deposit| match self.reported(case, deposit) {
             Err(why) => Belief::Doubtful(why),
@@ -179,7 +178,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         case.deposits.iter().map(|deposit| case.judged(deposit, belief(deposit))).collect()
     }
 
-    /// Whether this reading shows the deposit; an error where it is not for a trace to show.
+    /// Whether this reading shows the deposit; an error if a trace is not what would show it.
     fn reported(&self, case: &Case<'_>, deposit: &Deposit) -> Result<bool, String> {
         let is_ours = self.network.asset(&deposit.asset).is_some()
             && self.network.native.is_traced(case.evidence.inside.roots.header.block.number)
@@ -188,7 +187,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         if is_ours { Ok(is_shown) } else { Err("the trace of its block, read again, does not show it".to_owned()) }
     }
 
-    /// Nothing leaves `address` inside of transactions: what its balance rose by there is what it received, and reported legs
+    /// Nothing leaves `address` inside of transactions. It received there what its balance rose by, and reported legs
     /// out of it are false.
     fn judge_without_code(
         &self,
@@ -219,7 +218,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         }
         let mut beliefs = fitting(address, classes, received);
         if reported_in_all(&evidence.traces, address) == Some(received) && evidence.inside.by_two_engines {
-            // Of several choices that the balances leave, the engines' own is one.
+            // Of several choices that fit the balances, the one that both engines report is right.
             for (deposit, belief) in beliefs.iter_mut().filter(|(_, belief)| matches!(belief, Belief::Doubtful(_))) {
                 *belief = match legs.inside.contains_key(&deposit.leg_hash) {
                     true => Belief::Paid(WitnessedBy::TwoEngines),
@@ -228,10 +227,10 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             }
         }
         if beliefs.iter().any(|(_, belief)| matches!(belief, Belief::NotPaid(_))) {
-            // `from` is in no root: somebody else's payment may be reported as another one's.
+            // `from` is in no root: one payment may be reported as another sender's.
             self.prove_payers(roots, address, true)?;
         }
-        // A person may confirm what is doubtful, beside what is believed.
+        // A person may confirm what is doubtful, in addition to what is believed.
         let is_open = beliefs.iter().any(|(_, belief)| matches!(belief, Belief::Doubtful(_)));
         let in_tx = |tx: &TxId| {
             let paid = beliefs.iter().filter(|(it, belief)| it.tx.id == *tx && matches!(belief, Belief::Paid(_)));
@@ -244,7 +243,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(judged)
     }
 
-    /// Value may have come and gone: the balances say what is left of it.
+    /// Value may have come and gone: the balances show only the remainder.
     async fn judge_with_code(
         &self,
         case: &Case<'_>,
@@ -280,7 +279,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(deposits.iter().map(|it| case.judged(it, belief(it))).collect())
     }
 
-    /// What of `address`, which runs code, could be reported wrong together with something that came in.
+    /// What could be reported wrong about `address`, which runs code, and hide a wrong receipt; `None` if nothing.
     async fn cancels_out(&self, evidence: &Evidence, address: &Address) -> Result<Option<String>, TickError> {
         let Evidence { inside, traces, .. } = evidence;
         let mut legs = traces.transfers.iter().filter(|leg| leg.asset == AssetId::Native);
@@ -294,8 +293,8 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(contradicted(&mut reader, &self.network, evidence, address).await?)
     }
 
-    /// That those paid for transactions who are said to: `from` is in no root. With `all`, also that nobody else paid in the
-    /// place of `address`.
+    /// Proves who signed the transactions that `address` is reported to have paid for: `from` is in no root. With
+    /// `all`, proves it of every fee, so that nobody else is named in place of `address`.
     fn prove_payers(&self, roots: &Block, address: &Address, all: bool) -> Result<(), TickError> {
         let of_fees = roots.fees.iter().filter(|fee| all || fee.payer == *address).map(|fee| &fee.tx);
         let of_legs = roots.transfers.iter().filter(|leg| leg.sender == *address).map(|leg| &leg.tx);
@@ -306,13 +305,13 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     }
 }
 
-/// What a reading says that `address` was paid inside of the block's transactions; `None` beyond 2^256.
+/// What a reading shows to be paid to `address` inside of the block's transactions; `None` beyond 2^256.
 fn reported_in_all(traces: &Block, address: &Address) -> Option<U256> {
     let to_it = traces.transfers.iter().filter(|leg| leg.recipient == *address && leg.asset == AssetId::Native);
     to_it.map(|leg| leg.amount).try_fold(U256::ZERO, U256::checked_add)
 }
 
-/// Which of the deposits, equal ones of a transaction together, make up what `address` received.
+/// Which of the deposits make up what `address` received. Equal deposits of one transaction are judged together.
 fn fitting<'d>(
     address: &Address,
     classes: BTreeMap<(TxId, U256), Vec<&'d Deposit>>,
@@ -355,8 +354,8 @@ fn wants_engines(why: &str) -> String {
     format!("{why}; two endpoints of different engines must report the trace alike")
 }
 
-/// What is known of `address` in the evidence's block and reported otherwise by this reading of it: a deposit that traces
-/// CONFIRMED and that is not in it, or one whose witness says the opposite. One of the two readings is wrong.
+/// What is known of `address` in the evidence's block and contradicts this reading: a deposit that traces CONFIRMED is
+/// missing in it, or a deposit's witness says the opposite. One of the two readings is wrong.
 async fn contradicted(
     connection: &mut impl Connection,
     network: &Network,
@@ -383,9 +382,9 @@ pub(in crate::watcher) fn paid_in_block(transfers: &[AssetTransfer], deposit: &D
     transfers.iter().filter(is_same).fold(U256::ZERO, |sum, leg| sum.saturating_add(leg.amount))
 }
 
-/// What would be too much, were the deposit CONFIRMED: of one block never more is CONFIRMED by traces for an address than
-/// was `paid` to it inside of the transactions. Two readings that report the same value of different transactions would credit
-/// it twice.
+/// What would be credited in excess if the deposit became CONFIRMED; `None` if nothing. Traces never CONFIRM more for
+/// an address in one block than was `paid` to it inside of the transactions. Otherwise two readings that report the
+/// same value in different transactions would credit it twice.
 pub(in crate::watcher) async fn guard_block_sum(
     tx: &mut Tx,
     network: &Network,
@@ -401,8 +400,8 @@ pub(in crate::watcher) async fn guard_block_sum(
     Ok(Excess::unless_paid(credited, paid, of))
 }
 
-/// What would be too much, were the deposit CONFIRMED that the chain's own logs show in the block `roots`: where a trace reported
-/// the block before, and what was CONFIRMED by it is not among the logs, the same value would be credited twice.
+/// The same for a deposit that the chain's own logs show in the block `roots`. A trace may have reported the block
+/// before. If what was CONFIRMED by it is not among the logs, the same value would be credited twice.
 pub(in crate::watcher) async fn guard_logged(
     tx: &mut Tx,
     network: &Network,
@@ -432,7 +431,7 @@ async fn sighted(
     Ok(sighted)
 }
 
-/// What moved of the native currency to `address` and away from it by `transfers` and by what `roots` prove of fees; `None`
+/// How much of the native currency moved to `address` and away from it, by `transfers` and the fees of `roots`; `None`
 /// beyond 2^256.
 fn moved<'t>(
     transfers: impl IntoIterator<Item = &'t AssetTransfer>,

@@ -2,13 +2,14 @@
 //!
 //! Legs of one transaction with one amount are interchangeable: only how many of them were paid can be known. Pure; all
 //! amounts are base units, and more than zero.
-//! Promises: a leg is in every choice, in none, or neither; what is too much to be searched counts as neither, never as a choice.
+//! Promises: a leg is in every choice, in none, or neither. What is too much to search counts as neither, never as a
+//! choice.
 
 use landfall_chain::U256;
 
 /// How many different legs are searched for a choice.
 const LEGS_MAX: usize = 16;
-/// How many partial choices are tried: of many legs with one amount there are more than anybody needs.
+/// How many partial choices are tried: many legs with one amount have more of them than anybody needs.
 const STEPS_MAX: u32 = 200_000;
 
 /// Equal legs of one transaction.
@@ -31,7 +32,7 @@ pub(in crate::watcher) enum Choices {
     Explained(Vec<Paid>),
     /// No choice makes up the sum.
     None,
-    /// There is too much to be searched.
+    /// There is too much to search.
     Many,
 }
 
@@ -43,7 +44,7 @@ pub(in crate::watcher) fn choices(legs: &[Equal], sum: U256) -> Choices {
     let exactly = |count: fn(&Equal) -> u32| {
         Choices::Explained(legs.iter().map(|legs| Paid { least: count(legs), most: count(legs) }).collect())
     };
-    // Amounts are more than zero: all or nothing is one choice, however many legs there are.
+    // Amounts are more than zero, so all and nothing are one choice each, however many legs there are.
     if sum.is_zero() {
         return exactly(|_| 0);
     }
@@ -70,7 +71,7 @@ struct Search<'l> {
 }
 
 impl Search<'_> {
-    /// Tries each number of the next legs that leaves something to the others, at most sixteen deep.
+    /// Tries each number of the next legs that fits into what is left, at most sixteen deep.
     fn choose(&mut self, left: U256) {
         self.steps += 1;
         if self.steps > STEPS_MAX {

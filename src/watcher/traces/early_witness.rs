@@ -1,10 +1,10 @@
-//! Judges what a trace shows when the block is traced: nodes forget the state of a block long before it is final on some
-//! chains, and then neither another trace of it nor its balances can be had.
+//! Judges what a trace shows when the block is traced. On some chains nodes forget the state of a block long before it
+//! is final; then neither another trace nor its balances can be read.
 //!
-//! Promises: what is believed is kept with the sighting and is of one block only; a block that concerns nobody of ours costs no
-//! request, any other two light ones. What is doubtful is tried again with growing pauses while its block is not final. Nothing
-//! is settled here: a leg that is denied fails when the block is final, not before. Each reading that adds a leg has all legs
-//! to its address judged anew.
+//! Promises: what is believed is kept with the sighting, for one block only. A block that concerns none of our
+//! addresses costs no request, any other two light ones for each `ADDRESSES_MAX` addresses. What is doubtful is tried
+//! again with growing pauses while its block is not final. Nothing is settled here: a leg that is denied fails when the
+//! block is final, not before. After each reading that adds a leg, all legs to its address are judged anew.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,26 +25,26 @@ use crate::watcher::traces::balances::{Belief, Judged, Judgement, States};
 use crate::watcher::traces::witness::Evidence;
 use crate::watcher::traces::{Reading, TraceLane, Traced};
 
-/// How many deposits a tick seeks a witness for at most, and in how many blocks that must be read again for it.
+/// For how many deposits a tick seeks a witness at most, and in how many blocks that must be read again for it.
 const TICK_DEPOSITS_MAX: u32 = 200;
 const TICK_AGAIN_MAX: usize = 8;
 
-/// Of how many addresses the states are asked for at once: where a node refuses many, each try gets further.
+/// For how many addresses the states are requested at once: where a node refuses many, each try gets further.
 const ADDRESSES_MAX: usize = 25;
 
-/// A deposit of which nothing is believed yet.
+/// A deposit that is neither believed nor denied yet.
 #[derive(Clone, Debug)]
 pub(in crate::watcher) struct Doubted {
     pub(in crate::watcher) deposit: Deposit,
     pub(in crate::watcher) why: String,
-    /// What balances allow to have been paid to its recipient inside of the block's transactions, in base units, where they can
-    /// report.
+    /// How much the balances allow to have been paid to its recipient inside of the block's transactions, in base
+    /// units; `None` where they cannot decide.
     pub(in crate::watcher) allowed: Option<U256>,
 }
 
 impl<S: BlockSource + AddressSource> TraceLane<S> {
-    /// Seeks the witness of deposits in blocks that are not final yet. `fresh` are readings of blocks as they have just been
-    /// reported: they need not be traced again.
+    /// Seeks the witness of deposits in blocks that are not final yet. `fresh` are readings that were just made: they
+    /// need not be traced again.
     pub(in crate::watcher) async fn seek_witnesses(
         &self,
         fresh: Vec<Block>,
@@ -58,7 +58,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let mut readings: HashMap<BlockHash, Vec<Block>> = HashMap::new();
         let mut by_block: BTreeMap<u64, (BlockRef, Vec<Deposit>)> = BTreeMap::new();
         for block in fresh {
-            // Also who only lost something, as the trace says.
+            // Also blocks in which an address only lost something, as the trace reports.
             let at = block.header.block;
             by_block.entry(at.number).or_insert_with(|| (at, Vec::new()));
             readings.entry(at.hash).or_default().push(block);
@@ -86,9 +86,9 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(())
     }
 
-    /// By readings of one block that are at hand.
+    /// Judges by readings of one block that are at hand.
     async fn witness_fresh(&self, readings: Vec<Block>, traced: &mut Traced) -> Result<Vec<Doubted>, TickError> {
-        // What any of them says was created may have run code.
+        // An address that any reading reports as created may have run code.
         let ran_code: BTreeSet<Address> =
             readings.iter().filter_map(|block| block.inside.as_ref()).flat_map(|it| &it.ran_code).copied().collect();
         let mut doubted = Vec::new();
@@ -101,7 +101,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(doubted)
     }
 
-    /// By a reading of its own.
+    /// Judges by a new reading.
     async fn witness_again(
         &self,
         block: &BlockRef,
@@ -123,7 +123,8 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         }
     }
 
-    /// Keeps what is believed of the block, recipient by recipient, and takes out what cannot have left; what is doubtful.
+    /// Keeps what is believed of the block, address by address, and removes debits that cannot have happened; returns
+    /// what is doubtful.
     pub(in crate::watcher) async fn keep_witnesses(
         &self,
         evidence: &Evidence,
@@ -171,7 +172,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(doubted)
     }
 
-    /// Keeps, in one transaction, what is believed of the deposits to some addresses; what is doubtful.
+    /// Keeps, in one transaction, what is believed of the deposits to some addresses; returns what is doubtful.
     async fn keep_of(
         &self,
         evidence: &Evidence,
@@ -193,7 +194,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         for (address, Judgement { deposits, loses_nothing_inside }) in judged {
             let by_id: HashMap<DepositId, Judged> = deposits.into_iter().map(|judged| (judged.id, judged)).collect();
             let sighted = by_address.remove(&address).unwrap_or_default();
-            // Somebody reported more meanwhile: all of it is judged together.
+            // Another reading added a deposit meanwhile: all of them are judged together.
             if sighted.iter().any(|it| !by_id.contains_key(&it.deposit.id)) {
                 continue;
             }
@@ -203,7 +204,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                     continue;
                 }
                 match (&judged.belief, kept) {
-                    // A person decided what was doubtful: only balances that exclude it say otherwise.
+                    // A person decided what was doubtful: only balances that exclude it overrule that.
                     (belief, Some(Kept { by: WitnessedBy::Person, .. }))
                         if *belief != Belief::NotPaid(WitnessedBy::Balances) => {}
                     (Belief::Paid(by), _) => {
@@ -214,7 +215,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                         self.keep(&mut tx, &block, &deposit, (*by, false), judged).await?;
                         witnessed += 1;
                     }
-                    // What was known while the state was there is not forgotten for want of it.
+                    // What was decided while the state was there is not forgotten because the state is gone.
                     (Belief::Doubtful(_), Some(_)) if matches!(states, States::Gone(_)) => {}
                     (Belief::Doubtful(why), kept) => {
                         if kept.is_some() {
@@ -234,7 +235,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(doubted)
     }
 
-    /// Takes out what the traces of the block are on record to have moved away from `address`.
+    /// Removes the debits of `address` that traces of the block put on record.
     async fn set_aside_debits(&self, tx: &mut Tx, block: &BlockRef, address: &Address) -> Result<(), TickError> {
         let chain = self.chain();
         let is_false = |it: &Debited| it.lane == Lane::Traces && it.sender == *address;
@@ -246,7 +247,6 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(())
     }
 
-    /// Puts off what is doubtful.
     pub(in crate::watcher) async fn put_off_witness(
         &self,
         doubted: Vec<Doubted>,
@@ -264,7 +264,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(tx.commit().await?)
     }
 
-    /// Keeps what `by` says of the deposit: whether the leg is there.
+    /// Keeps what the witness `by` says of the deposit: whether the leg is there.
     async fn keep(
         &self,
         tx: &mut Tx,

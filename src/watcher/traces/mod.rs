@@ -1,15 +1,19 @@
-//! The lane of the traces: value that moves inside of transactions, which no root covers, found behind the lane of the
-//! roots and beside it. A worker of its own, so that a slow or failing trace never delays a token by one poll.
+//! The lane of the traces: finds value that moves inside of transactions, which no root covers, beside and behind the
+//! lane of the roots. It is a worker of its own, so that a slow or failing trace never delays a token by one poll.
 //!
-//! Promises: where two endpoints trace, both are asked at once, and a block that they report differently is not
-//! complete; what stood behind each block's trace is on record. A block that cannot be traced is put off alone. It
-//! traces only what is connected, and records it only while that is canonical, in one transaction; a block is
-//! complete for the native currency when its trace is on record, and until then `traced` stays below it. A block that
-//! two endpoints report differently is not complete, but what each of them reports is recorded: balances may say who is
-//! right. A block that was connected to be traced, and that the chain's own logs report by now, is read by them: what
-//! they show is of the lane of the roots. It moves no cursor and takes nothing back: what is disconnected is the
-//! other lane's to see. What it found is witnessed in `early_witness`, and settled in `witness`; what one endpoint reported alone
-//! is traced again in `trace_again`.
+//! Promises:
+//! - Where two endpoints trace, both are asked at once, and the proof of each block's trace is on record.
+//! - A block that cannot be traced is put off alone.
+//! - It traces only connected blocks, and records a trace only while its block is canonical, in one transaction.
+//! - A block is complete for the native currency when its trace is on record; until then `traced` stays below it. A
+//!   block that two endpoints report differently is not complete, but each report is recorded: balances may decide
+//!   which is right.
+//! - A block that was connected to be traced, and that the chain's own logs cover by now, is read by its logs. What
+//!   they show belongs to the lane of the roots.
+//! - It moves no cursor and disconnects nothing: the other lane does.
+//!
+//! What it found is witnessed in `early_witness` and settled in `witness`. What one endpoint alone reported is traced
+//! again in `trace_again`.
 
 pub(super) mod balances;
 pub(super) mod choices;
@@ -44,22 +48,21 @@ use crate::watcher::traces::trace_again::Again;
 use crate::watcher::traces::witness::pause_after;
 use crate::watcher::{Settings, TickError, halted};
 
-/// How many blocks a tick traces at most, from each end of what is untraced, and how many of those that failed before.
+/// How many blocks a tick traces at most: from each end of what is untraced, and of those that failed before.
 const TICK_BLOCKS_MAX: u32 = 8;
 /// How many traces are read at once.
 pub(in crate::watcher) const READS_AHEAD_MAX: usize = 4;
-/// When a second endpoint takes longer than this and reports nothing, one is asked alone for a while: a witness that never
-/// answers must not delay every deposit.
+/// When a second endpoint takes longer than this and reports nothing, one is asked alone for a while: a second endpoint
+/// that never answers must not delay every deposit.
 const SECOND_WAIT_MAX: Duration = Duration::from_secs(2);
 const ALONE: Duration = Duration::from_secs(60);
 /// How often an unchanged state is recorded.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
-/// One endpoint's word.
+/// A read from one endpoint.
 pub(in crate::watcher) const LISTED: Read =
     Read { lane: Lane::Traces, proof: ReadProof::Candidate, legs: Legs::Creditable };
 
-/// Reads the traces of one chain.
 #[derive(Debug)]
 pub struct TraceLane<S> {
     pub(in crate::watcher) source: S,
@@ -74,12 +77,11 @@ pub struct TraceLane<S> {
     again: Mutex<Again>,
 }
 
-/// What a tick of the lane did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traced {
     /// Blocks whose traces are on record now.
     pub traced: u64,
-    /// Deposits that became PENDING, also again.
+    /// Deposits that became PENDING, including those that became so again.
     pub pending: u64,
     pub confirmed: u64,
     pub failed: u64,
@@ -89,11 +91,11 @@ pub struct Traced {
     pub doubted: u64,
     /// Blocks that could not be traced, while others could, and are tried again later.
     pub put_off: u64,
-    /// There is more than one tick takes.
+    /// More is left than one tick handles.
     pub more: bool,
 }
 
-/// Whether a reading of a block's traces is all there is to be told of it.
+/// Whether a reading of a block's traces is complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::watcher) enum Reading {
     Whole,
@@ -101,9 +103,11 @@ pub(in crate::watcher) enum Reading {
     Disputed,
 }
 
-/// Records that a network is not traced (any more), so that nobody waits for its traces; whether deposits that were found
-/// by traces are still to be settled, or may still be found by a process that was started before, or blocks that were to be
-/// traced still to be read by the chain's own logs.
+/// Records that a network is not traced (any more), so that nothing waits for its traces. Returns whether the lane
+/// still has work:
+/// - deposits found by traces are not settled yet;
+/// - an older process may still find some;
+/// - blocks that were to be traced must still be read by the chain's own logs.
 ///
 /// # Errors
 /// When the store cannot be written.
@@ -121,8 +125,8 @@ pub async fn not_traced(db: &Db, network: &Network) -> Result<bool, StoreError> 
     Ok(is_work_left)
 }
 
-/// From which number on blocks that were connected to be traced can be read: by their traces, or by the chain's own logs,
-/// where those report what moves inside. `None` where neither is to be had.
+/// From which number on blocks that were connected to be traced can be read: by their traces, or by the chain's own
+/// logs if those show what moves inside. `None` if neither is possible.
 fn read_from(native: &Native) -> Option<u64> {
     match native.source {
         NativeSource::Trace | NativeSource::LogTransfer => Some(0),
@@ -151,17 +155,18 @@ impl<S> TraceLane<S> {
         self.again.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the network is traced. Where it is not any more, the lane only settles what it found before.
+    /// Whether the network is traced. If it is not any more, the lane only settles what it found before.
     pub(in crate::watcher) fn is_traced(&self) -> bool {
         self.network.native.source == NativeSource::Trace
     }
 
-    /// What reports what moves inside of the transactions of block `number`: its trace, or the logs, which its roots prove.
+    /// The lane that shows what moves inside of the transactions of block `number`: its trace, or the logs, which its
+    /// roots prove.
     fn lane_of(&self, number: u64) -> Lane {
         if self.network.native.is_traced(number) { Lane::Traces } else { Lane::Block }
     }
 
-    /// Writes why the lane does not get on, and how far it is.
+    /// Writes why the lane makes no progress, and how far it is.
     ///
     /// # Errors
     /// When the store cannot be written.
@@ -171,7 +176,7 @@ impl<S> TraceLane<S> {
         tx.commit().await
     }
 
-    /// Writes what there is to say; where the network is not traced, that is trouble and its end.
+    /// Writes the state of the lane; where the network is not traced, only trouble and its end.
     async fn report(&self, reason: &str, now: Timestamp) -> Result<(), StoreError> {
         if self.is_traced() || !reason.is_empty() {
             return self.say(reason, now).await;
@@ -186,7 +191,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     /// One bounded step: trace what is connected, seek witnesses of what was found, settle what is final.
     ///
     /// # Errors
-    /// What was committed before the error stays; what cannot be traced now holds up nothing that can.
+    /// What was committed before the error stays. What cannot be traced now delays nothing that can.
     pub async fn tick(&self, now: Timestamp) -> Result<Traced, TickError> {
         if self.is_halted().await? {
             return Ok(Traced::default());
@@ -201,15 +206,15 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(traced)
     }
 
-    /// Whether a person halted the chain: who does means this lane too. Where the other one has halted it, traces are read as
-    /// before: nodes forget them, and nothing is settled.
+    /// Whether a person halted the chain: that halts this lane too. If the other lane has halted it, traces are still
+    /// read, because nodes forget them, but nothing is settled.
     pub(in crate::watcher) async fn is_halted(&self) -> Result<bool, TickError> {
         let halted = halted(&mut self.db.read().await?, self.chain()).await?;
         Ok(matches!(halted, Some(TickError::HaltedByOperator { .. })))
     }
 
-    /// Ticks until `stop`, which may come at any await. Books that contradict themselves stop it for a person; a trace
-    /// that cannot be had, for whatever reason, is asked for again.
+    /// Ticks until `stop`, which may come at any await. It halts for a person if the books contradict themselves. A
+    /// trace that cannot be read, for whatever reason, is requested again.
     pub async fn run(self, clock: Clock, random: fn() -> u64, pulse: Pulse, stop: CancellationToken) {
         let error = tokio::select! {
             () = stop.cancelled() => return,
@@ -253,8 +258,8 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         }
     }
 
-    /// Traces the oldest and the newest blocks that have not been traced, and those that failed and are due again. `fresh`
-    /// gets those that concern us.
+    /// Traces the oldest and the newest blocks that have not been traced, and those that failed and are due again. Adds
+    /// those that concern us to `fresh`.
     async fn trace(&self, now: Timestamp, fresh: &mut Vec<Block>, traced: &mut Traced) -> Result<(), TickError> {
         let Some(from) = read_from(&self.network.native) else { return Ok(()) };
         let untraced = traces::untraced(&mut self.db.read().await?, self.chain(), from, now, TICK_BLOCKS_MAX).await?;
@@ -274,7 +279,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                 }
             };
             match recorded {
-                // Nothing was asked of an endpoint's traces.
+                // No endpoint was asked for a trace.
                 Ok(Proof::Roots) => {}
                 Ok(Proof::Bloom | Proof::TwoEndpoints | Proof::OneEndpoint) => {
                     others = true;
@@ -289,7 +294,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         self.put_off(failed, others, now, traced).await
     }
 
-    /// The block as two endpoints trace it, or as one does where there is no second; by its logs where those report it.
+    /// The block as two endpoints trace it, or as one does if there is no second; by its logs where those show it.
     async fn first_read(&self, wanted: &BlockRef, now: Timestamp) -> Result<Block, TickError> {
         if self.lane_of(wanted.number) == Lane::Block {
             return self.read_again(wanted, Read::FULL).await;
@@ -304,7 +309,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(block)
     }
 
-    /// Records a reading, and keeps it for who seeks the witness, when it concerns us; on whose word it is.
+    /// Records a reading, and adds it to `fresh` if it concerns us; returns its proof.
     async fn take_in(
         &self,
         block: Block,
@@ -321,7 +326,8 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(proof)
     }
 
-    /// Records what each of two endpoints tells of a block on which they differ. Whether it counts as traced stays as it was.
+    /// Records what each of two endpoints reports of a block on which they differ. Whether it counts as traced stays as
+    /// it was.
     pub(in crate::watcher) async fn hear_each(
         &self,
         wanted: &BlockRef,
@@ -336,8 +342,8 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(())
     }
 
-    /// Puts blocks off that failed, each by itself: longer each time while `others` can be traced, now or since it was last
-    /// tried. When none can, it is no block's own failure, and the first is reported.
+    /// Puts failed blocks off, each by itself, longer each time while `others` can be traced, now or since the block
+    /// was last tried. When none can, the blocks are not the cause, and the first error is returned.
     async fn put_off(
         &self,
         failed: Vec<(BlockRef, TickError)>,
@@ -355,7 +361,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             let before = traces::failure(&mut tx, chain, &block).await?;
             let is_its_own = others || before.is_some_and(|before| traced_at > before.tried_at.0);
             let tries = before.map_or(0, |before| before.tries).saturating_add(u32::from(is_its_own));
-            // The first failure may be the moment's; so is each one when nothing can be traced.
+            // The first failure may be a momentary one; so is every failure while nothing can be traced.
             let pause = if is_its_own && tries > 1 { pause_after(tries - 2) } else { Duration::ZERO };
             let reason = with_causes(&error);
             if is_its_own && tries == 2 {
@@ -373,7 +379,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         all
     }
 
-    /// The very block `wanted`.
+    /// Reads the very block `wanted`.
     pub(in crate::watcher) async fn read_again(&self, wanted: &BlockRef, read: Read) -> Result<Block, TickError> {
         let blocks = self.source.blocks(wanted.number..=wanted.number, read).await?;
         blocks.into_iter().find(|block| block.header.block == *wanted).ok_or_else(|| {
@@ -382,8 +388,8 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         })
     }
 
-    /// The block's traces as two endpoints tell them, or as one does where there is no second, or no two report the same. Then
-    /// what any of them says was created may have run code.
+    /// The block's traces as two endpoints report them, or as one does if there is no second or the two differ. If they
+    /// differ, an address that either reports as created may have run code.
     pub(in crate::watcher) async fn read_traces(&self, wanted: &BlockRef) -> Result<(Block, Reading), TickError> {
         match self.read_again(wanted, Read { proof: ReadProof::Full, ..LISTED }).await {
             Err(error) if is_disputed(&error) => {
@@ -398,8 +404,9 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         }
     }
 
-    /// Records what a trace shows of a block, or its logs, in one transaction; nothing when it was disconnected meanwhile, and
-    /// nothing twice. Whether it concerns us: pays us, or moves what is ours away.
+    /// Records what a trace shows of a block, or its logs, in one transaction. Nothing is recorded if it was
+    /// disconnected meanwhile, and nothing twice. Returns whether the block concerns us: it pays us, or moves what is
+    /// ours away.
     pub(in crate::watcher) async fn record(
         &self,
         block: &Block,
@@ -419,7 +426,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         }
         let (mut pending, mut concerns_us) = (0, false);
         for leg in WatchedLeg::among(&block.transfers, network, &self.watch_list) {
-            // The list is newer than the block: who was added behind it is watched from a later one.
+            // The list is newer than the block: an address that was added later is watched from a later block.
             let from = accounts::watched_from(&mut tx, chain, &leg.transfer.recipient).await?;
             if from.is_some_and(|from| from <= at.number) {
                 prove_signer(&block.signers, &leg.transfer.tx)?;
@@ -430,7 +437,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         concerns_us |= movements::record(&mut tx, network, &self.watch_list, block, lane, Whose::WatchedThen).await?;
         if reading == Reading::Whole {
             traces::mark(&mut tx, chain, at, block.proof).await?;
-            // The other lane has kept it for this one and does not come back to it.
+            // The other lane has kept it for this one and does not return to it.
             let kept_from = cursor.finalized.map_or(0, |finalized| finalized.number.saturating_sub(FINAL_BLOCKS_KEPT));
             if at.number < kept_from {
                 cursors::prune(&mut tx, chain, at.number, at.number + 1).await?;
@@ -456,7 +463,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     }
 }
 
-/// Whether the lane stops at it: what a node says of a trace is never the end of it.
+/// Whether the lane halts at this error: a node's response about a trace never halts it.
 pub(in crate::watcher) fn needs_a_person(error: &TickError) -> bool {
     !error.may_pass() && !matches!(error, TickError::Source(_))
 }
@@ -465,7 +472,7 @@ pub(in crate::watcher) fn is_disputed(error: &TickError) -> bool {
     matches!(error, TickError::Source(error) if error.is_disputed)
 }
 
-/// Does `work`, and says meanwhile that the worker is there: a trace may take longer than a pulse.
+/// Does `work`, and reports meanwhile that the worker is alive: a trace may take longer than a pulse.
 async fn beating<T>(work: impl Future<Output = T>, clock: &Clock, pulse: &Pulse) -> T {
     tokio::pin!(work);
     loop {

@@ -1,9 +1,10 @@
-//! Traces again what one endpoint reported alone, when two can report it: a leg that it left out, no deposit and no witness asks for.
+//! Traces again what one endpoint alone reported, once two can report it: it may have left out a leg, and no deposit
+//! and no witness would show that.
 //!
-//! Promises: what was reported while no second endpoint could be asked, or while it lagged behind, is asked of two later on, as long
-//! as the block is on record for finality's sake; where they differ then, what each of them reports is recorded. Where no block
-//! was ever reported by two, nothing is asked twice. It works beside the lane, which waits for none of this, and rarely while it is
-//! in vain.
+//! Promises: a block that was traced while no second endpoint could be asked, or while it lagged, is later asked of
+//! two, as long as the block is kept for finality. If they differ then, what each of them reports is recorded. If two
+//! never reported any block, nothing is asked twice. It works beside the lane, which waits for none of this, and rarely
+//! while it has no success.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -21,39 +22,37 @@ use crate::watcher::follow::status::reported;
 use crate::watcher::traces::witness::pause_after;
 use crate::watcher::traces::{LISTED, READS_AHEAD_MAX, Reading, TraceLane, Traced, is_disputed, needs_a_person};
 
-/// How many blocks on one endpoint's word are looked at, of the newest.
+/// How many of the newest blocks from one endpoint are considered.
 const BLOCKS_MAX: u32 = 4_096;
-/// How long a block waits before it is traced again, for a second endpoint may only be late; and how long nothing is tried when
-/// nothing was had, or nothing is due.
+/// How long a block waits before it is traced again: the second endpoint may only be late. Also how long to wait after
+/// no success, or when nothing is due.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// What is known of tracing again.
 #[derive(Debug, Default)]
 pub(in crate::watcher) struct Again {
-    /// When it is tried next.
+    /// When the next try is due.
     next: Timestamp,
-    /// Whether two reported what was tried last: then several are tried at once, and without a pause.
+    /// Whether two endpoints reported a block at the last try: then several are tried at once, without a pause.
     two_report: bool,
     tried: HashMap<BlockHash, Tried>,
 }
 
-/// What became of a block so far.
 #[derive(Clone, Copy, Debug)]
 struct Tried {
-    /// How often in vain.
+    /// How many tries failed.
     times: u32,
     next: Timestamp,
 }
 
-/// What two tell of a block.
+/// What two endpoints report of a block.
 enum SecondTrace {
     Alike(Box<Block>),
     Differently,
 }
 
 impl Again {
-    /// Of `alone`, blocks on one endpoint's word, the newest first, those to be tried now: of those that were tried least, from
-    /// both ends, for nodes forget the oldest and so does the record.
+    /// Which of `alone`, blocks from one endpoint, newest first, to try now: those tried least, from both ends. Nodes
+    /// forget the oldest, and so does the record.
     fn wanted(&mut self, alone: &[BlockRef], now: Timestamp) -> Vec<BlockRef> {
         let hashes: HashSet<BlockHash> = alone.iter().map(|block| block.hash).collect();
         self.tried.retain(|hash, _| hashes.contains(hash));
@@ -68,7 +67,7 @@ impl Again {
         (0..at_once).map_while(|nth| if nth % 2 == 0 { due.pop_front() } else { due.pop_back() }).collect()
     }
 
-    /// It stays one endpoint's word.
+    /// The block still stands on one endpoint's report.
     fn put_off(&mut self, block: &BlockRef, now: Timestamp) {
         let tried = self.tried.entry(block.hash).or_insert(Tried { times: 0, next: now });
         *tried = Tried { times: tried.times + 1, next: now.plus(pause_after(tried.times)) };
@@ -81,13 +80,13 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         loop {
             match self.trace_again(clock.now()).await {
                 Err(error) if needs_a_person(&error) => return error,
-                // The lane meets it too, and says so.
+                // The lane meets this error too, and reports it.
                 Err(error) => {
                     debug!(chain = %self.chain(), "what one endpoint told alone is not traced again for now: {}", with_causes(&error));
                     tokio::time::sleep(PAUSE).await;
                 }
                 Ok(_) => {
-                    // Who has more at hand goes on at once; the rest is for the clock to say.
+                    // If two report, it continues at once; otherwise `next` decides when.
                     let pause = if self.again().two_report { Duration::ZERO } else { self.settings.poll };
                     tokio::time::sleep(pause).await;
                 }
@@ -95,10 +94,10 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         }
     }
 
-    /// Traces some of the blocks that are one endpoint's word once more, where two report blocks.
+    /// Traces some of the blocks from one endpoint again, if two endpoints report blocks.
     ///
     /// # Errors
-    /// What the store refuses. A trace that cannot be had is tried again later.
+    /// Errors of the store. A trace that cannot be read is tried again later.
     pub async fn trace_again(&self, now: Timestamp) -> Result<Traced, TickError> {
         let mut traced = Traced::default();
         if self.again().next > now {
@@ -123,7 +122,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                 }
                 Ok(Some(SecondTrace::Differently)) => {
                     two_report = true;
-                    // Nobody may know better any more: the block stays complete, and the legs wait for a witness.
+                    // No endpoint may know better any more: the block stays complete, and the legs wait for a witness.
                     warn!(%chain, block = number, "two endpoints tell different traces of a block that one told alone");
                     self.hear_each(&wanted, now, &mut Vec::new(), &mut traced).await?;
                     self.again().put_off(&wanted, now);
@@ -143,7 +142,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(traced)
     }
 
-    /// Records what two tell of a block, and judges it.
+    /// Records what two endpoints report of a block, and judges it.
     async fn take_in_again(&self, block: Block, now: Timestamp, traced: &mut Traced) -> Result<(), TickError> {
         if self.record(&block, Reading::Whole, now, traced).await? {
             let tried = Sought { block: Some(block.header.block.hash), is_final: false, at: now };
@@ -153,7 +152,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(())
     }
 
-    /// The blocks to be tried now; none where two have reported none.
+    /// The blocks to try now; none if two endpoints never reported one.
     async fn reported_alone(&self, now: Timestamp) -> Result<Vec<BlockRef>, TickError> {
         let (chain, mut reader) = (self.chain(), self.db.read().await?);
         if traces::reported_by(&mut reader, chain, Proof::TwoEndpoints).await?.is_none() {
@@ -166,7 +165,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(self.again().wanted(&alone, now))
     }
 
-    /// What two tell of `wanted`; `None` when one does.
+    /// What two endpoints report of `wanted`; `None` if only one does.
     async fn ask_two(&self, wanted: &BlockRef) -> Result<Option<SecondTrace>, TickError> {
         match self.read_again(wanted, Read { proof: ReadProof::Full, ..LISTED }).await {
             Ok(block) => Ok((block.proof == Proof::TwoEndpoints).then(|| SecondTrace::Alike(Box::new(block)))),

@@ -1,10 +1,10 @@
-//! Settles what only a trace shows. A trace is an endpoint's report, so a final block is not enough: balances must agree, or
-//! two endpoints of different engines (`second_witness`).
+//! Settles what only a trace shows. A trace is an endpoint's report, so a final block is not enough: balances must
+//! agree, or two endpoints of different engines (`balances`).
 //!
-//! What was believed when it was traced (`early_witness`) needs no trace here (`kept_witness`).
-//! Promises: what is doubtful stays PENDING, with a reason that operators see, and is tried again with growing pauses; it is
-//! never FAILED for that. A leg that was never paid is FAILED as soon as balances exclude it, or two engines deny it. What the
-//! roots prove never waits here.
+//! What was believed when the block was traced (`early_witness`) needs no trace here (`settle::by_witness`).
+//! Promises: what is doubtful stays PENDING, with a reason that operators see, and is tried again with growing pauses;
+//! doubt alone never makes it FAILED. A leg that was never paid is FAILED as soon as balances exclude it, or two
+//! engines deny it. What the roots prove never waits here.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -32,10 +32,10 @@ use crate::watcher::{TickError, halted};
 const TICK_DEPOSITS_MAX: u32 = 200;
 const TICK_EVIDENCE_MAX: usize = 8;
 const TICK_MISSING_MAX: u32 = 10;
-/// How long a deposit that was not witnessed waits for the next try; twice as long each time, up to the most.
+/// How long a deposit without a witness waits for the next try: twice as long each time, up to the maximum.
 const PAUSE_FIRST: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
-/// 10 s doubled six times is more than the most.
+/// 10 s doubled six times exceeds the maximum.
 const DOUBLINGS_MAX: u32 = 6;
 /// Before its block is final, nodes have its state for minutes only: 128 blocks are four on a chain of 2 s.
 const PAUSE_FIRST_EARLY: Duration = Duration::from_secs(2);
@@ -49,12 +49,12 @@ pub(in crate::watcher) struct Evidence {
     pub(in crate::watcher) reading: Reading,
 }
 
-/// What says that a block is final.
+/// What proves that a block is final.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::watcher) enum FinalBy {
     /// Our record: it is not above the newest final block of our chain.
     Record,
-    /// Who asks has tied it to what the source calls final, wherever our chain has come to.
+    /// The caller has tied it to what the source calls final, even above our chain.
     Tie,
 }
 
@@ -62,7 +62,7 @@ pub(in crate::watcher) enum FinalBy {
 enum Outcome {
     Seen(BlockRef, Lane),
     Failed(String),
-    /// Nothing is known yet; the reason, when there is more to say than that.
+    /// Nothing is known yet; the reason, if there is one to report.
     Waits(Option<String>),
 }
 
@@ -71,7 +71,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let chain = self.chain();
         let mut reader = self.db.read().await?;
         let Some(finalized) = Cursor::load(&mut reader, chain).await?.finalized else { return Ok(()) };
-        // Where a person must decide, nothing is settled in this lane either.
+        // While a person must decide, nothing is settled in this lane either.
         if halted(&mut reader, chain).await?.is_some() {
             return Ok(());
         }
@@ -85,7 +85,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             let (_, deposits) = by_block.entry(due.block.number).or_insert_with(|| (due.block, Vec::new()));
             deposits.push(due.deposit);
         }
-        // Each of them is settled or put off, so that more is due only when this list was cut.
+        // Each of them is settled or put off, so more is due only if this list was cut.
         traced.more |= list_is_cut || by_block.len() > TICK_EVIDENCE_MAX || missing.len() == TICK_MISSING_MAX as usize;
         for (block, deposits) in by_block.into_values().take(TICK_EVIDENCE_MAX) {
             self.settle_block(&block, deposits, now, traced).await?;
@@ -96,7 +96,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(())
     }
 
-    /// Settles the deposits of one final block: by what was witnessed of them before, or by a trace that is read again.
+    /// Settles the deposits of one final block: by their kept witnesses, or by a trace that is read again.
     async fn settle_block(
         &self,
         block: &BlockRef,
@@ -106,7 +106,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     ) -> Result<(), TickError> {
         let tried = Tried { block: Some(block.hash), is_final: true, at: now };
         let sighted = witnesses::in_block(&mut self.db.read().await?, self.chain(), &block.hash).await?;
-        // Where one deposit to an address is open, all that go to it are judged anew.
+        // If one deposit to an address is undecided, all deposits to it are judged anew.
         let is_open = |it: &SeenInTrace| it.kept.is_none() && it.deposit.status == DepositStatus::Pending;
         let open: HashSet<Address> = sighted.iter().filter(|it| is_open(it)).map(|it| it.deposit.recipient).collect();
         let (others, kept): (Vec<Deposit>, Vec<Deposit>) =
@@ -135,7 +135,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         }
     }
 
-    /// The evidence of a block, or why it cannot be had.
+    /// The evidence of a block; the inner error says why it cannot be read.
     pub(in crate::watcher) async fn reported_evidence(
         &self,
         block: &BlockRef,
@@ -152,7 +152,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(Evidence { traces, inside, reading })
     }
 
-    /// Settles those `deposits` of a final block that were paid, or were not, as far as that is known; puts the others off.
+    /// Settles those `deposits` of a final block that are known to be paid or not paid; puts the others off.
     pub(in crate::watcher) async fn judge(
         &self,
         evidence: &Evidence,
@@ -197,7 +197,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                     deposits::include(&mut tx, &deposit, &block, lane).await?;
                 }
             }
-            // What we would not see if it were there is not judged.
+            // A deposit of an unlisted asset is not judged: we would not see its leg if it were there.
             Outcome::Failed(why) if self.network.asset(&deposit.asset).is_some() => {
                 self.fail(&mut tx, deposit, &why, now, traced).await?;
             }
@@ -231,12 +231,12 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             Fate::In(block) if block.number > finalized.number => return Ok(Outcome::Waits(None)),
             Fate::In(block) => block,
             Fate::Unknown => return Ok(nowhere()),
-            // No verdict: somebody may know it.
+            // No verdict: another endpoint may know it.
             Fate::Unanswered { why, .. } => return Ok(Outcome::Waits(gone.then(|| unanswered(deposit, &why)))),
         };
         match cursors::canonical_at(&mut self.db.read().await?, self.chain(), block.number).await? {
             Some(ours) if ours == block.hash => {}
-            // Stale words of an index.
+            // The index is stale.
             Some(_) => return Ok(nowhere()),
             None => {
                 return Ok(Outcome::Waits(Some(format!("it is in block {block}, which is not on record (any more)"))));
@@ -249,7 +249,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         self.outcome_in(roots, deposit).await
     }
 
-    /// Of a deposit whose transaction is in a final block of ours.
+    /// The outcome for a deposit whose transaction is in a final block of ours.
     async fn outcome_in(&self, roots: Block, deposit: &Deposit) -> Result<Outcome, TickError> {
         let block = roots.header.block;
         let without = Outcome::Failed(format!("its transaction is in final block {} without it", block.number));
@@ -317,7 +317,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         self.put_off_witness(of_all(deposits, why), tried, traced).await
     }
 
-    /// Puts a deposit off, and says so once.
+    /// Puts a deposit off, and logs the first time.
     pub(in crate::watcher) async fn doubt(
         &self,
         tx: &mut Tx,
@@ -335,7 +335,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     }
 }
 
-/// The pause after a try that came to nothing, by how many had come to nothing before it.
+/// The pause after a failed try, by how many tries had failed before it.
 pub(in crate::watcher) fn pause_after(tries: u32) -> Duration {
     PAUSE_FIRST.saturating_mul(1 << tries.min(DOUBLINGS_MAX)).min(PAUSE_MAX)
 }

@@ -2,11 +2,13 @@
 //!
 //! Execution: the gas used, which the receipts root covers, times the price that header and transaction say. Failed
 //! transactions pay as well. Deposits of the OP stack (0x7e) and state-syncs (0x7f) pay nothing.
-//! Two parts stand in fields of the receipt that no root covers: the price of a blob (its amount of gas follows from
-//! the transaction), and on the OP stack the fee for L1 and the parameters of the operator's fee. They are what one node
-//! reports: no deposit ever depends on them.
-//! Promises: checked integers; a fee of which a part is missing, cannot be read, or contradicts what is proved, is left
-//! out and never guessed. The payer is the stated signer, who is proved as `signer` says.
+//! No root covers two parts, which are fields of the receipt:
+//! - the price of a blob (its amount of gas follows from the transaction)
+//! - on the OP stack, the fee for L1 and the parameters of the operator's fee
+//!
+//! They are what one node reports: no deposit ever depends on them.
+//! Promises: checked integers. A fee is left out, and never guessed, if a part of it is missing, cannot be read, or
+//! contradicts what is proved. The payer is the stated signer, who is proved as `signer` says.
 
 use landfall_chain::{Address, Fee, TxLife, U256};
 
@@ -46,7 +48,8 @@ pub(crate) fn of_block(stack: Stack, block: &WireBlock<'_, Vec<WireTx<'_>>>, rec
     fees
 }
 
-/// To whom a proved header says that the fees go. Polygon's says nobody, and the fees go to the validator who sealed it.
+/// To whom a proved header says that the fees go. Polygon's names nobody: there the fees go to the validator who
+/// sealed it.
 pub(crate) fn recipient<T>(stack: Stack, block: &WireBlock<'_, T>) -> Option<Address> {
     (stack != Stack::Polygon).then(|| Address::Evm(block.miner.into()))
 }
@@ -63,7 +66,7 @@ impl Prices {
         let blobs = if kind == Kind::Blob { blob_fee(tx, receipt)? } else { U256::ZERO };
         let rollup = if self.stack == Stack::Op { self.rollup_fee(receipt, gas)? } else { U256::ZERO };
         let amount = execution.checked_add(blobs)?.checked_add(rollup)?;
-        // What stands in fields of the receipt that no root covers may be reported as more or less than it was.
+        // In fields that no root covers a node may report more or less than it was.
         let proved = kind != Kind::Blob && self.stack != Stack::Op;
         Some(Fee { tx: reference, payer, amount, proved })
     }

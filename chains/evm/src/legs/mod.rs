@@ -1,10 +1,10 @@
-//! What a proved block says to have moved, and which of it is a credit.
+//! What moved according to a proved block, and which of it is a credit.
 //!
-//! Tokens: `Transfer` with three topics and 32 bytes of data, from a listed contract. Native: see `native`; besides,
-//! with every source, what an OP-stack deposit mints, and beacon withdrawals behind all transactions. An amount of
-//! zero, a payment to oneself, a receipt without status (before Byzantium) and a status other than 1 never make a leg,
-//! but a mint stays when its deposit fails. Calldata is never looked at.
-//! Each movement is judged once: it is a leg, or it has a verdict, which is told to who asks to have it explained.
+//! Tokens: `Transfer` with three topics and 32 bytes of data, from a listed contract. Native: see `native`; and with
+//! every source what an OP-stack deposit mints, and beacon withdrawals behind all transactions. An amount of zero, a
+//! payment to oneself, a receipt without status (before Byzantium) and a status other than 1 never make a leg, but a
+//! mint stays when its deposit fails. Calldata is never read. Each movement is judged once: it is a leg, or it has a
+//! verdict, which is returned to a caller who asks to have it explained.
 //! Promises: the roots cover every field that makes a leg, and a signature proves `from` where it decides one.
 
 pub(crate) mod fees;
@@ -44,7 +44,7 @@ pub(crate) struct Rules {
 #[derive(Debug)]
 pub(crate) struct Listed(HashMap<[u8; 20], u64>);
 
-/// What a block's content comes to.
+/// What moved in a block.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) transfers: Vec<AssetTransfer>,
@@ -105,7 +105,7 @@ impl Movement {
         }
     }
 
-    /// `nth` is for who knows the other ones.
+    /// Without `nth`: that is for a caller who knows the other legs.
     pub(crate) fn transfer(&self, tx: TxRef) -> AssetTransfer {
         let Movement { asset, amount, .. } = *self;
         let (sender, recipient) = (Address::Evm(self.sender), Address::Evm(self.recipient));
@@ -163,7 +163,7 @@ struct Judge<'r> {
 struct Unlogged;
 
 impl Judge<'_> {
-    /// Takes a movement in: as a leg, unless `doubt` or its own shape says that it is none.
+    /// Adds a movement: as a leg, unless `doubt` or its own shape says that it is none.
     fn movement(&mut self, tx: TxRef, movement: &Movement, doubt: Option<Verdict>) {
         let transfer = movement.transfer(tx);
         match doubt.or_else(|| movement.defect()) {
@@ -184,7 +184,7 @@ impl Judge<'_> {
             // EIP-7708 logs no payment to oneself.
             Source::SystemLogs => doubt.is_none() && own.sender != own.recipient,
         };
-        // A call that moves nothing claims nothing, unless it is all that there is to tell of a transaction.
+        // A call that moves nothing claims nothing, unless the transaction shows nothing else.
         let claims = if own.amount.is_zero() { receipt.logs.is_empty() } else { !is_logged };
         if claims {
             self.movement(tx, own, doubt);
@@ -209,8 +209,8 @@ impl Judge<'_> {
     }
 }
 
-/// Why nothing in a transaction is a credit, if so. No status and a failure are the same for money: the transaction
-/// is not known to have succeeded.
+/// Why nothing in a transaction is a credit, if so. No status counts as a failure: the transaction is not known to
+/// have succeeded.
 fn failure(receipt: &WireReceipt<'_>) -> Option<Verdict> {
     match receipt.status {
         Some(status) if status.0 == 1 => None,
@@ -231,8 +231,8 @@ pub(crate) fn reference(kind: Kind, wire: &WireTx<'_>) -> TxRef {
     TxRef { id: TxId::Evm(wire.hash.0), life }
 }
 
-/// Whether a deposit of the OP stack creates a contract: its nonce is in no root but that of the receipts, so whom it
-/// pays only its receipt reports.
+/// Whether a deposit of the OP stack creates a contract. Its nonce is only in the receipts root, so only its receipt
+/// shows whom it pays.
 pub(crate) fn creates_by_deposit(stack: Stack, wire: &WireTx<'_>) -> bool {
     wire.to.is_none() && Kind::parse(wire.kind, stack) == Ok(Kind::Deposit)
 }

@@ -1,12 +1,12 @@
-//! Native currency that moves, as a proved block tells of it: one source for each block.
+//! Native currency that moves, as a proved block shows it: one source for each block.
 //!
-//! A transaction's own value is reported by the transaction. Where the chain itself logs movements of value (Polygon;
-//! EIP-7708), these logs are the one source: they tell of the own value too, and it is not counted again.
+//! A transaction itself shows its own value. Where the chain logs movements of value (Polygon; EIP-7708), these logs
+//! are the one source: they show the own value too, so it is not counted again.
 //! Sources: bor `core/bor_fee_log.go` and `core/evm.go` (`Transfer`); EIP-7708. Polygon's `LogFeeTransfer` has another
 //! topic and is none of these. Polygon logs calls and creations only: what SELFDESTRUCT pays is added to a balance
 //! without a log (`core/vm/instructions.go`), and is not seen there. EIP-7708 logs that too.
-//! Promises: a log counts only when it has the whole shape that the chain gives it; a payment that the chain should
-//! have logged and has not is noticed ([`Source::lacks`]), because the source would be the wrong one then.
+//! Promises: a log counts only when it has the whole shape that the chain gives it. A payment that the chain should
+//! have logged, and has not, is noticed ([`Source::lacks`]): then this is the wrong source.
 
 use alloy::primitives::{Address, B256, address, b256};
 use landfall_chain::{Native, NativeSource, U256};
@@ -27,14 +27,14 @@ pub(crate) const LOG_TRANSFER: B256 = b256!("e6497e3ee548a3372136af2fcb0696db31f
 /// The amount, and the balances of both sides before and after it.
 const LOG_TRANSFER_BYTES: usize = 5 * 32;
 
-/// What tells of native movements in one block.
+/// What shows native movements in one block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
-    /// Each transaction tells of its own value. What moves inside of it is for traces, or for nobody.
+    /// Each transaction shows its own value. What moves inside of it is for traces, or not seen at all.
     OwnValues,
-    /// Polygon's `LogTransfer` tells of everything but self-destructions.
+    /// Polygon's `LogTransfer` shows everything but self-destructions.
     LogTransfers,
-    /// The `Transfer` of EIP-7708 tells of everything but payments to oneself.
+    /// The `Transfer` of EIP-7708 shows everything but payments to oneself.
     SystemLogs,
 }
 
@@ -57,8 +57,8 @@ impl Source {
         }
     }
 
-    /// Whether the chain's logs do not report what a successful transaction itself shows to have moved. Only what the
-    /// roots cover is compared: a lie about the signer must not look like a chain with other rules.
+    /// Whether a successful transaction shows a movement that is missing in the chain's logs. Only what the roots
+    /// cover is compared: a lie about the signer must not look like a chain with other rules.
     pub(crate) fn lacks(self, own: &Movement, receipt: &WireReceipt<'_>) -> bool {
         let reports =
             |log| self.movement(log).is_some_and(|it| (it.recipient, it.amount) == (own.recipient, own.amount));
@@ -67,7 +67,7 @@ impl Source {
     }
 }
 
-/// What a transaction shows of its own value, zero or not, whether it succeeded or not.
+/// A transaction's own value, zero or not, whether it succeeded or not.
 pub(crate) fn own_value(kind: Kind, wire: &WireTx<'_>, receipt: &WireReceipt<'_>) -> Option<Movement> {
     // The receipt's `contractAddress` is in no root; the address follows from the signer and a proved nonce.
     let nonce = match kind {
@@ -84,7 +84,7 @@ pub(crate) fn own_value(kind: Kind, wire: &WireTx<'_>, receipt: &WireReceipt<'_>
     Some(Movement::native(wire.from.into(), recipient, wire.value.0))
 }
 
-/// The contract at the same address may log a `LogTransfer` too, of another token: the first topic tells them apart.
+/// The contract at the same address may log a `LogTransfer` of another token too; the first topic differs.
 fn log_transfer(log: &WireLog<'_>) -> Option<Movement> {
     let [LOG_TRANSFER, token, sender, recipient] = log.topics.as_slice() else { return None };
     if log.address != POLYGON_POL || *token != POLYGON_POL.into_word() {

@@ -14,7 +14,7 @@ use crate::wire::{WireBlock, WireWithdrawal};
 
 const WEI_PER_GWEI: u128 = 1_000_000_000;
 
-/// The withdrawals of a block that can be proved and credited at all.
+/// The withdrawals of a block that can be proved and credited.
 pub(crate) fn of_block<'b, T>(stack: Stack, block: &'b WireBlock<'_, T>) -> &'b [WireWithdrawal] {
     match stack {
         Stack::Ethereum | Stack::Polygon => block.withdrawals.as_deref().unwrap_or_default(),
@@ -22,7 +22,7 @@ pub(crate) fn of_block<'b, T>(stack: Stack, block: &'b WireBlock<'_, T>) -> &'b 
     }
 }
 
-/// Whether they are those of the header. A list that is left out is an empty one: the root decides.
+/// Whether they are those of the header. A missing list is an empty one: the root decides.
 pub(crate) fn are_proved<T>(stack: Stack, block: &WireBlock<'_, T>) -> bool {
     let withdrawals = of_block(stack, block);
     match (stack, block.withdrawals_root) {
@@ -60,8 +60,8 @@ pub(crate) fn leg(withdrawal: &WireWithdrawal) -> Option<AssetTransfer> {
     })
 }
 
-/// `SHA-256(lp("withdrawal/v1") lp(index))`, where lp puts the length in front as 4 bytes, big endian.
-/// It stands for the hash of the transaction that a withdrawal has not; the index is unique on its chain.
+/// `SHA-256(lp("withdrawal/v1") lp(index))`, where lp puts the length in front as 4 bytes, big endian. It stands for a
+/// transaction hash, which a withdrawal does not have; the index is unique on its chain.
 pub(crate) fn id(withdrawal: &WireWithdrawal) -> TxId {
     let mut hash = Sha256::new();
     hash.update(13_u32.to_be_bytes());

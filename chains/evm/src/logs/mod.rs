@@ -1,10 +1,15 @@
 //! Blocks read by their logs (`proof = "logs"`): header and transactions are proved, the logs of listed contracts are
 //! compared with the header's bloom.
 //!
-//! Promises: what comes back are candidates, to be read again in full before anything is recorded. A contract that
-//! the bloom may hold and that shows no log, a bloom that says nothing, and what a header cannot vouch for (Polygon's
-//! state-syncs, which were in no bloom before Madhugiri; whom deposits of the OP stack create) are read with receipts at once. False alarms cost a read.
-//! Not promised: that each log of a contract is there, when some are. Only receipts prove that.
+//! Promises: what it returns are candidates, to be read again in full before anything is recorded. These are read with
+//! receipts at once:
+//! - a contract that the bloom may hold and that shows no log
+//! - a bloom that says nothing
+//! - what a header cannot prove: Polygon's state-syncs, which were in no bloom before Madhugiri, and the recipients of
+//!   OP-stack deposits that create a contract
+//!
+//! A false alarm costs a read. Not promised: that each log of a contract is there, when some are. Only receipts prove
+//! that.
 
 pub(crate) mod scan;
 pub(crate) mod seen;
@@ -139,8 +144,8 @@ impl Source {
     }
 }
 
-/// Whether the bloom of a block cannot be asked what is in it: it is empty though something happened, or state-syncs, which were
-/// in none before Madhugiri, may be missing in it.
+/// Whether the bloom of a block says nothing: it is empty though something happened, or state-syncs, which were in no
+/// bloom before Madhugiri, may be missing in it.
 pub(crate) fn bloom_is_mute<T>(stack: Stack, block: &WireBlock<'_, T>, is_empty: bool, bloom: &Bloom) -> bool {
     bloom.is_zero() && !is_empty || polygon::may_sync(stack, block.number.0)
 }
@@ -303,8 +308,8 @@ impl Reader {
         }))
     }
 
-    /// That each log is of this block, of a transaction of it, and one that was asked for. A log that is shown twice, or in
-    /// another order, costs whoever it pays a read.
+    /// That each log is of this block, of a transaction of it, and one that was asked for. A log that is shown twice,
+    /// or in another order, only costs a read of whoever it pays.
     fn check_places(&self, endpoint: &Endpoint, found: &Found<'_>, logs: &[ListedLog<'_>]) -> Result<(), EvmError> {
         let Found { header, block, .. } = found;
         let is_ours = |log: &ListedLog<'_>| {

@@ -1,13 +1,18 @@
-//! Where in a range of final blocks to look: the logs of listed contracts by ranges, compared with every header.
+//! Which blocks of a range of final ones to read: the logs of listed contracts by ranges, compared with every header.
 //!
-//! Promises: every block of the range has its header proved and linked to its parent. A block is reported when a log of it
-//! names a watched address, when its bloom contradicts the logs that were shown, when its bloom says nothing, and,
-//! where native movements are not logged (and on the OP stack, whose mints never are), when a proved transaction or
-//! withdrawal names one. So a block that is not reported holds nothing of ours, but for logs that a node left out while it
-//! showed others of the same contract and block: only receipts prove more. Not seen, where native movements are logged,
-//! is what a watched address paid in fees for a transaction that moved nothing.
-//! A request that fails ends the search where it stands: what was found before is reported. A lie is reported instead of all.
-//! How many blocks one call asks for is learnt of each endpoint: fewer when it refuses or answers too much, else more.
+//! Promises: every block of the range has its header proved and linked to its parent. A block is reported in these
+//! cases:
+//! - a log of it names a watched address
+//! - its bloom contradicts the logs that were shown, or says nothing
+//! - a proved transaction names a watched address, or is a deposit that creates a contract, where native movements are
+//!   not logged, and on the OP stack, whose mints never are
+//! - a withdrawal names one
+//!
+//! So a block that is not reported holds nothing of ours, except logs that a node left out while it showed others of
+//! the same contract and block: only receipts prove more. Where native movements are logged, it does not see the fees
+//! of a watched address for a transaction that moved nothing. A request that fails ends the search there: what was
+//! found before is reported. A lie is reported instead of all. How many blocks one call asks for is learnt of each
+//! endpoint: fewer when it refuses or answers too much, else more.
 
 use std::ops::RangeInclusive;
 
@@ -30,14 +35,14 @@ use crate::read::{FullBlock, Reader};
 use crate::stack::Stack;
 use crate::wire::WireBlock;
 
-/// How many ranges are read at once; with what an endpoint's answers may weigh, it bounds what is in memory.
+/// How many ranges are read at once. Together with the limit on an endpoint's answers it bounds the memory.
 const RANGES_AHEAD_MAX: usize = 3;
 /// How many blocks one request asks for: headers, or blocks with their transactions.
 const HEADERS_MAX: usize = 200;
 const FULL_MAX: usize = 20;
 
 impl Reader {
-    /// The headers of `range` as far as they hang together, and the blocks that must be read.
+    /// The headers of `range` as far as they are linked, and the blocks that must be read.
     pub(crate) async fn candidates(
         &self,
         endpoint: &Endpoint,
@@ -82,7 +87,7 @@ impl Reader {
         let mut found = Candidates::default();
         let mut first = *range.start();
         while first <= *range.end() {
-            // What the OP stack mints is in no log.
+            // The mints of the OP stack are in no log.
             let is_reported = |at| self.sources.log_native(at) && self.rules.stack != Stack::Op;
             let is_logged = is_reported(first);
             let many = if is_logged { HEADERS_MAX } else { FULL_MAX };
@@ -115,24 +120,24 @@ impl Reader {
                 found.hits.extend(is_hit.then_some(header.block));
             }
             first += u64::try_from(numbers.len()).unwrap_or(u64::MAX);
-            // Proving is work for the processor: others may have a turn.
+            // Proving is work for the processor: others may run.
             tokio::task::yield_now().await;
         }
         Ok((range, found))
     }
 
-    /// Takes in that a search that has `found` so much ends with an error, which is reported when there is nothing else, and when
-    /// it says more than that the endpoint did not serve: who lied once may have withheld logs before.
+    /// Ends a search that has `found` so much with an error. It is returned when nothing was found, and when it says
+    /// more than that the endpoint did not serve: an endpoint that lied once may have withheld logs before.
     fn ends(&self, endpoint: &Endpoint, found: &Candidates, error: EvmError) -> Result<(), EvmError> {
         if found.headers.is_empty() || Evm::fault(&error) != Fault::Failing {
             return Err(error);
         }
-        // Others are asked first for what comes behind.
+        // Others are asked first for the rest of the range.
         self.pool.noted(endpoint, &error);
         Ok(())
     }
 
-    /// Takes in the logs of `range`, in as many calls as the node wants.
+    /// Reads the logs of `range`, in as many calls as the node wants.
     async fn logs(&self, endpoint: &Endpoint, range: RangeInclusive<u64>, seen: &mut Seen<'_>) -> Result<(), EvmError> {
         // The next to ask for is the last.
         let mut left = vec![range];
@@ -141,7 +146,7 @@ impl Reader {
             let filter = json!({ "fromBlock": format!("{first:#x}"), "toBlock": format!("{last:#x}") });
             let Some(call) = self.sources.call(filter) else { return Ok(()) };
             let width = last - first + 1;
-            // What came to nothing may have been too much, whatever was said: the next try is narrower.
+            // A failed try may have been too much, whatever the error says: the next try is narrower.
             let narrow = || endpoint.range_refused(Limit::TooManyResults { range: None }, width);
             let answer = endpoint.ask(&[call]).await.inspect_err(|_| _ = narrow())?;
             match answer.into_iter().next().ok_or_else(|| endpoint.unusable(LOGS, "no answer"))? {
@@ -164,7 +169,7 @@ impl Reader {
     }
 }
 
-/// The range in parts, each as wide as was learnt when it is begun.
+/// The range in parts, each as wide as is known to be served when it begins.
 fn ranges(endpoint: &Endpoint, range: RangeInclusive<u64>) -> impl Iterator<Item = RangeInclusive<u64>> {
     let (mut first, last) = range.into_inner();
     std::iter::from_fn(move || {
@@ -174,7 +179,7 @@ fn ranges(endpoint: &Endpoint, range: RangeInclusive<u64>) -> impl Iterator<Item
     })
 }
 
-/// The header, and whether the block must be read by what its bloom and the logs of it say.
+/// The header, and whether its bloom and its logs say that the block must be read.
 fn reported<T>(
     reader: &Reader,
     endpoint: &Endpoint,
@@ -198,7 +203,8 @@ fn reported<T>(
     for (place, source) in reader.sources.at(number) {
         match (source.may_be_in(&bloom), seen.is_some_and(|seen| seen.shown[place])) {
             (true, false) => is_hit = true,
-            // A mute bloom makes the block a hit, and contradicts nobody: state-syncs are shown, and were in none.
+            // A mute bloom makes the block a hit, and contradicts nothing: state-syncs are shown, and were in no
+            // bloom.
             (false, true) if is_mute => {}
             (false, true) => return Err(contradicted(endpoint, &header)),
             (true, true) | (false, false) => {}
@@ -207,7 +213,7 @@ fn reported<T>(
     Ok((header, is_hit))
 }
 
-/// Whether a transaction of the block names a watched address, as they stand in its root.
+/// Whether a transaction of the block names a watched address, as its root proves.
 fn pays_watched(
     reader: &Reader,
     endpoint: &Endpoint,
@@ -215,11 +221,11 @@ fn pays_watched(
     block: &FullBlock<'_>,
     seen: &Seen<'_>,
 ) -> Result<bool, EvmError> {
-    // Proved only together with an encoding that is asked for by itself: the block is read in full.
+    // Proved only together with an encoding that needs a call of its own: the block is read in full.
     if polygon::state_sync(reader.rules.stack, header.block, block).is_some() {
         return Ok(true);
     }
-    // Their hashes are not looked at here: who reads the block in full proves them.
+    // Their hashes are not checked here: the full read of the block proves them.
     proof::unnamed_transactions(reader.rules.stack, block)
         .map_err(|refusal| refused(endpoint, header.block, BY_NUMBER, &refusal))?;
     Ok(block.transactions.iter().any(|tx| {

@@ -1,9 +1,9 @@
 //! What the answers to `eth_getLogs` over ranges show, block by block: which listed contracts have a log there, and
 //! whether one names a watched address.
 //!
-//! An answer is scanned as bytes: most of what is in it is nobody's. The scan takes one shape only (no spaces, flat
-//! objects, nothing removed); when anything else is met, or its counts disagree, the answer is parsed as JSON.
-//! Promises: a block is never marked with less than the answer shows. More costs a read.
+//! An answer is scanned as bytes, for most of what is in it concerns nobody. The scan accepts one shape only (no
+//! spaces, flat objects, nothing removed). When anything else is met, or its counts disagree, the answer is parsed as
+//! JSON. Promises: a block is never marked with less than the answer shows. Marking more costs a read.
 
 use std::collections::HashMap;
 
@@ -47,13 +47,13 @@ pub(crate) enum BadLogs {
     Malformed,
 }
 
-/// Finds a field, first where it stood in the log before.
+/// Finds a field, first at its place in the log before.
 struct Field {
     name: Finder<'static>,
     at: usize,
 }
 
-/// The source of the last log, by its text: most logs have that of their neighbour.
+/// The source of the last log, by its text: most logs have the same one as their neighbour.
 struct LastSource<'t> {
     contract: &'t [u8],
     topic: &'t [u8],
@@ -73,7 +73,7 @@ impl<'w> Seen<'w> {
         (self.watched)(&Address::Evm(address))
     }
 
-    /// Takes in an answer; how many logs it has.
+    /// Reads an answer; returns how many logs it has.
     pub(crate) fn add(&mut self, answer: &str) -> Result<usize, BadLogs> {
         match self.scan(answer.as_bytes())? {
             Some(logs) => Ok(logs),
@@ -81,7 +81,7 @@ impl<'w> Seen<'w> {
         }
     }
 
-    /// The scan of bytes; `None` when the answer has another shape. What it marked before is no harm: it was shown.
+    /// The scan of bytes; `None` when the answer has another shape. What it marked before does no harm: it was shown.
     fn scan(&mut self, answer: &[u8]) -> Result<Option<usize>, BadLogs> {
         // A removed log must not stand for one that is there.
         if memmem::find(answer, b"\"removed\":true").is_some() || memchr(b'\\', answer).is_some() {

@@ -1,7 +1,7 @@
 //! The bloom filter of a header: which contracts and topics its block's logs may hold.
 //!
-//! A header that is proved makes it a proof of absence: what it does not hold has no log. What it holds may still be
-//! nothing. 2048 bits, three for each address and topic (yellow paper, 4.4.1).
+//! Under a proved header it proves absence: what it does not hold has no log. What it holds may still have none. 2048
+//! bits, three for each address and topic (yellow paper, 4.4.1).
 
 use alloy::primitives::keccak256;
 
@@ -22,7 +22,7 @@ impl Bits {
 }
 
 impl Bloom {
-    /// `None` when it has not the length of one.
+    /// `None` when it does not have the length of one.
     pub(crate) fn read(data: Data<'_>) -> Option<Self> {
         data.to_array().map(Bloom)
     }

@@ -1,10 +1,12 @@
 //! Headers, transactions and receipts as consensus encodes them: what is hashed to prove a block.
 //!
-//! Sources: the yellow paper (legacy, receipts), EIP-2718 with 2930, 1559, 4844 and 7702 (typed), and EIP-1559,
-//! 4895, 4844, 4788, 7685, 7928, 7843 (header fields, in this order at the header's end); the OP stack's
-//! `specs/protocol/deposits.md` and op-geth's `core/types/receipt.go` (0x7e); PIP-74 and bor's
-//! `core/types/tx_state_sync.go` (0x7f).
-//! Does not judge: a value that is wrong makes a wrong hash. Only what cannot be encoded at all is an error.
+//! Sources:
+//! - the yellow paper (legacy, receipts), EIP-2718 with 2930, 1559, 4844 and 7702 (typed)
+//! - EIP-1559, 4895, 4844, 4788, 7685, 7928, 7843 (header fields, in this order at the header's end)
+//! - the OP stack's `specs/protocol/deposits.md` and op-geth's `core/types/receipt.go` (0x7e)
+//! - PIP-74 and bor's `core/types/tx_state_sync.go` (0x7f)
+//!
+//! It does not judge: a wrong value makes a wrong hash. Only what cannot be encoded at all is an error.
 
 use alloy::primitives::{Address, B256, keccak256};
 
@@ -12,7 +14,7 @@ use crate::hex::{Amount, Data};
 use crate::proof::rlp::Rlp;
 use crate::wire::{Kind, WireAccess, WireAuthorization, WireBlock, WireLog, WireReceipt, WireTx};
 
-/// A field that its type of transaction or receipt must have, and has not.
+/// A field that its type of transaction or receipt must have, and does not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0} is missing")]
 pub(crate) struct Missing(pub(crate) &'static str);
@@ -66,8 +68,8 @@ fn header_of_later_forks<T>(block: &WireBlock<'_, T>, rlp: &mut Rlp<'_>) {
     }
 }
 
-/// The leaf of the transactions trie, which is also what a transaction's hash is of.
-/// `raw` is the encoding as a node gave it, for the one type whose content nodes do not report otherwise.
+/// The leaf of the transactions trie, whose hash is the transaction's hash. `raw` is the encoding as a node returned
+/// it, for the one type whose content nodes do not report otherwise.
 pub(crate) fn transaction(
     kind: Kind,
     tx: &WireTx<'_>,
@@ -129,8 +131,8 @@ fn deposit(tx: &WireTx<'_>, out: &mut Vec<u8>) -> Result<(), Missing> {
     Ok(())
 }
 
-/// 0x7f and a list of [id, contract, data, L1 transaction hash], taken as it is: its hash and the root convict it.
-/// Its type must be looked at, though: under this name a node could hide a transaction that pays somebody.
+/// 0x7f and a list of [id, contract, data, L1 transaction hash], used as it is: its hash and the root disprove a false
+/// one. Its type must be checked, though: under this name a node could hide a transaction that pays somebody.
 fn state_sync(raw: Option<&Data<'_>>, out: &mut Vec<u8>) -> Result<(), Missing> {
     let raw = raw.ok_or(Missing("its encoding"))?;
     if raw.first_byte() != Some(0x7f) {
@@ -140,7 +142,7 @@ fn state_sync(raw: Option<&Data<'_>>, out: &mut Vec<u8>) -> Result<(), Missing> 
     Ok(())
 }
 
-/// What a type has of the fields that not all types have, in the order of encoding.
+/// The fields that only some types have, in the order of encoding.
 struct TxFields<'t> {
     chain_id: Option<Amount>,
     fees: [Option<Amount>; 2],
@@ -161,7 +163,7 @@ impl<'t> TxFields<'t> {
         } else {
             [Some(tx.gas_price.ok_or(Missing("gasPrice"))?), None]
         };
-        // A list that is not there is an empty one, or the hash is another.
+        // A missing list is an empty one, or the hash is another.
         let access = typed.then(|| tx.access_list.as_deref().unwrap_or_default());
         let blobs = if kind == Kind::Blob {
             let fee = tx.max_fee_per_blob_gas.ok_or(Missing("maxFeePerBlobGas"))?;

@@ -1,24 +1,24 @@
 //! Keccak-256 of many messages at once: the leaves and nodes of a block's tries, which are most of what proving costs.
 //!
 //! One message is hashed no faster than by others; four independent ones are, because every step of the permutation is
-//! the same for all four and a processor's vectors do it in one. The steps are written for one message, and the
-//! compiler turns the loop over the four into vectors, once for each kind of processor; which one runs is chosen when
-//! the program does. Source: FIPS 202, 3.2, with the padding from before that standard, as Ethereum has it.
-//! Promises: the same hashes as alloy's `keccak256`, on every processor; a message alone is given to that.
+//! the same for all four and a processor's vectors do it in one. The steps are written for one message. The compiler
+//! turns the loop over the four into vectors, once for each kind of processor; which one runs is chosen at run time.
+//! Source: FIPS 202, 3.2, with the padding from before that standard, as Ethereum has it. Promises: the same hashes as
+//! alloy's `keccak256`, on every processor; that one hashes a message alone.
 
 use alloy::primitives::{B256, keccak256};
 use multiversion::multiversion;
 
 /// So many are hashed at once: one vector of AVX2. Eight gain nothing with AVX-512, and lose without it (measured).
 const LANES: usize = 4;
-/// Of a state's 200 bytes, those that take in a message.
+/// The bytes of a state, of 200, that a message is added to.
 const RATE: usize = 136;
 
 /// The 25 words of each of the states.
 type States = [[u64; LANES]; 25];
 
-/// Something for each of the 25 words, whose number is a constant: written as loops, the compiler took the 25 words for
-/// what to make vectors of, and not the four states, which made it six times as slow as no vectors at all.
+/// An expression for each of the 25 words, whose number is a constant. Written as loops, the compiler made vectors of
+/// the 25 words and not of the four states: six times as slow as no vectors at all.
 macro_rules! words {
     ($at:ident => $value:expr) => {
         words!($at => $value; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24)
@@ -32,7 +32,7 @@ macro_rules! words {
 pub(crate) fn keccak256_of_each(messages: &[&[u8]]) -> Vec<B256> {
     let mut hashes = vec![B256::ZERO; messages.len()];
     let mut order: Vec<usize> = (0..messages.len()).collect();
-    // Those that take as many permutations go together: the shorter ones of a group wait for its longest.
+    // Messages that need as many permutations go together: the shorter ones of a group wait for its longest.
     order.sort_by_key(|at| messages[*at].len() / RATE);
     for group in order.chunks(LANES) {
         if let [at] = *group {
@@ -67,7 +67,7 @@ fn hashed(messages: [&[u8]; LANES]) -> [B256; LANES] {
     hashes
 }
 
-/// Takes in the next block of a message, of which `rest` is left.
+/// Adds the next block of a message, of which `rest` is left.
 fn absorb(states: &mut States, lane: usize, rest: &[u8]) {
     let mut padded = [0; RATE];
     let block = rest.first_chunk::<RATE>().unwrap_or_else(|| {
@@ -171,7 +171,7 @@ mod tests {
     fn each_hash_is_alloys_at_every_length_of_a_message() {
         let message = |length: usize| (0..length).map(|at| u8::try_from((at * 31 + length) % 251).unwrap()).collect();
         for length in 0..=1_000 {
-            // Alone; with equals; with others that take one block less and one more.
+            // Alone; with equals; with others that need one block less and one more.
             for lengths in [vec![length], vec![length; 5], vec![length, length + RATE, length.saturating_sub(RATE), 0]]
             {
                 agree(&lengths.into_iter().map(message).collect::<Vec<Vec<u8>>>());

@@ -1,16 +1,16 @@
 //! Whether a block is what its hash says: the heart of this crate.
 //!
-//! Proved by recomputing: the header's hash; each transaction's hash and the transactions root over them; the
-//! receipts root; the withdrawals root. So number, parent, time, every transaction's recipient, value and nonce,
-//! every receipt's status and logs, and every withdrawal are what the chain committed to. Checked besides: receipts
-//! are of their transactions and of this block. What they and their logs say of their places is not read: the root proves
-//! the order, and nodes err in numbers that stand in none.
-//! A transaction's `from` is in no root but only in the signature, which costs an elliptic-curve operation to recover:
-//! it is proved here where it decides whether there is a leg and whose (a payment to oneself, a creation), and for
-//! every other transaction on demand (`signer`), for who is about to believe a leg's sender or a nonce's owner.
-//! Not proved: that the block is canonical (parent links and the tip report), and what stands in receipts beside
-//! status, gas and logs (`fees` says what that means). Of a 0x7e transaction `from` is proved and the nonce is not; of
-//! a 0x7f one nothing is but its hash.
+//! Proved by recomputing: the header's hash; each transaction's hash and the transactions root over them; the receipts
+//! root; the withdrawals root. So the chain committed to number, parent and time, every transaction's recipient, value
+//! and nonce, every receipt's status and logs, and every withdrawal. It also checks that receipts are of their
+//! transactions and of this block. The places that they and their logs state are not read: the root proves the order,
+//! and nodes err in numbers that no root covers.
+//! No root holds a transaction's `from`, only the signature, which costs an elliptic-curve operation to recover. It is
+//! proved here where it decides whether there is a leg and whose (a payment to oneself, a creation). For every other
+//! transaction it is proved on demand (`signer`), for a caller who must believe a leg's sender or a nonce's owner.
+//! Not proved: that the block is canonical (parent links and the tip show that), and what receipts hold beside status,
+//! gas and logs (`fees` says what that means). Of a 0x7e transaction `from` is proved and the nonce is not; of a 0x7f
+//! one only its hash.
 
 pub(crate) mod bloom;
 pub(crate) mod encode;
@@ -65,8 +65,8 @@ pub(crate) fn header<T>(chain: Chain, block: &WireBlock<'_, T>) -> Result<Header
     })
 }
 
-/// Whether a later fork's field is there and an earlier one is not. The encoding does not say which field a hash is
-/// of: a withdrawals root that is given under a later name would hash alike, and hide the withdrawals.
+/// Whether a later fork's field is there and an earlier one is not. The encoding does not name the field of a hash: a
+/// withdrawals root under a later name would hash alike, and hide the withdrawals.
 fn has_gap<T>(block: &WireBlock<'_, T>) -> bool {
     let present = [
         block.base_fee_per_gas.is_some(),
@@ -96,8 +96,8 @@ pub(crate) fn transactions(
     rooted(stack, block, leaves)
 }
 
-/// As [`transactions`], but for their hashes, which are no part of the root: for who wants to know whom they name, and
-/// believes nothing of what they are called.
+/// As [`transactions`], without their hashes, which are no part of the root: for a caller who wants to know whom they
+/// name, and does not use the hashes.
 pub(crate) fn unnamed_transactions(stack: Stack, block: &WireBlock<'_, Vec<WireTx<'_>>>) -> Result<(), Refusal> {
     rooted(stack, block, encoded(stack, block, None)?).map(drop)
 }
@@ -152,7 +152,7 @@ fn places(block: &WireBlock<'_, Vec<WireTx<'_>>>, receipts: &[WireReceipt<'_>]) 
     }
 }
 
-/// What most leaves are shorter than, to begin with.
+/// The size of most leaves, to begin with.
 const LEAF_BYTES: usize = 256;
 
 /// The leaves of one trie, encoded.
@@ -178,7 +178,7 @@ impl Leaves {
         self.0.iter()
     }
 
-    /// Gives back what was reserved for more, for who keeps it.
+    /// Frees what was reserved for more, for a caller who keeps it.
     pub(crate) fn shrink(&mut self) {
         self.0.shrink();
     }

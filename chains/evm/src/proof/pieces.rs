@@ -35,7 +35,7 @@ impl Pieces {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Gives back what was reserved for more, for who keeps it.
+    /// Frees what was reserved for more, for a caller who keeps it.
     pub(crate) fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
     }

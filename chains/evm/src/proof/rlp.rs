@@ -2,7 +2,8 @@
 //!
 //! A list is written first and gets its header afterwards, by moving its payload a few bytes: nobody computes
 //! lengths in advance. Promises: the shortest form of every number, as consensus wants it.
-//! Numbers and bytes are told apart by the caller: an address or a hash keeps its leading zeros, a number has none.
+//! The caller says whether it writes a number or bytes: an address or a hash keeps its leading zeros, a number has
+//! none.
 
 use landfall_chain::U256;
 

@@ -66,7 +66,7 @@ pub(crate) fn root(entries: &Pieces) -> B256 {
 /// The nodes over `keys`, which are sorted; the root alone is the first level.
 fn levels(keys: &[Key]) -> Vec<Vec<Node<'_>>> {
     let mut levels = Vec::new();
-    // What is below a node: keys that begin with the same nibbles, so many of them.
+    // The keys below a node, and the number of nibbles that they begin with in common.
     let mut parts: Vec<(&[Key], usize)> = if keys.is_empty() { Vec::new() } else { vec![(keys, 0)] };
     while !parts.is_empty() {
         let mut below = Vec::with_capacity(parts.len());

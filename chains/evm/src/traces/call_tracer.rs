@@ -1,11 +1,10 @@
-//! The traces of a block as geth's `callTracer` tells them: each frame holds the frames that it called.
+//! The traces of a block as geth's `callTracer` reports them: each frame holds the frames that it called.
 //!
-//! Calls go 1024 deep, and JSON twice as deep as they; serde_json follows 128. So this is a scan that keeps its own
-//! stack, reads the text once, and skips what it does not need. The text is known to be JSON, because it was cut out
-//! of an answer that was; that is why commas and colons are not looked at.
-//! Promises: no recursion and no panic, whatever the text; what is kept is no larger than the text by more than a few
-//! frames; a field that is reported twice or is not of its type is an error; the order of the fields of a frame does not
-//! matter.
+//! Calls are nested up to 1024 deep, and their JSON twice as deep; serde_json follows 128. So this is a scan with its
+//! own stack, which reads the text once and skips what it does not need. The text is known to be JSON, because it was
+//! cut out of an answer that was. So commas and colons are not checked. Promises: no recursion and no panic, whatever
+//! the text. What is kept is larger than the text by a few frames at most. A field that is reported twice, or is not
+//! of its type, is an error. The order of the fields of a frame does not matter.
 
 use alloy::primitives::{Address, B256};
 use memchr::memchr2;
@@ -15,11 +14,11 @@ use crate::traces::frames::{self, Act, Frame, Malformed, SET_ASIDE_MAX, Trace};
 
 const BETWEEN: [char; 6] = [',', ':', ' ', '\n', '\r', '\t'];
 
-/// The most frames that stand in each other: the root frame, 1024 more, and the call in the last of them that fails for
-/// being one too deep (EIP-150; yellow paper, section 8).
+/// How many frames may be nested: the root frame, 1024 more, and the call in the last of them, which fails because it
+/// is one too deep (EIP-150; yellow paper, section 8).
 const DEPTH_MAX: usize = 1026;
 
-/// The traces of an answer to `debug_traceBlockByHash`. Of a block with `count` transactions; one more is enough to
+/// The traces of an answer to `debug_traceBlockByHash`, of a block with `count` transactions; one more is enough to
 /// see that it is too many.
 pub(crate) fn read(json: &str, count: usize) -> Result<Vec<Trace>, Malformed> {
     let mut scan = Scan(json);
@@ -66,7 +65,7 @@ fn transaction(scan: &mut Scan<'_>) -> Result<Trace, Malformed> {
     Ok(Trace { tx, frames, error: error.map(str::to_owned).or(malformed) })
 }
 
-/// The frames of a transaction, or why they are malformed; either way the scan stands behind them.
+/// The frames of a transaction, or why they are malformed; in both cases the scan is behind them.
 fn result(scan: &mut Scan<'_>) -> Result<Option<Result<Vec<Frame>, Malformed>>, Malformed> {
     let whole = scan.0;
     match scan.next()? {
@@ -83,9 +82,9 @@ fn result(scan: &mut Scan<'_>) -> Result<Option<Result<Vec<Frame>, Malformed>>, 
     }
 }
 
-/// The frames of an object whose opening brace has been read, in the order of their own.
+/// The frames of an object whose opening brace has been read, in their order.
 fn nested(scan: &mut Scan<'_>) -> Result<Vec<Frame>, Malformed> {
-    // Each has its place from when it opens, and is judged when it closes: what is open is all that is kept as reported.
+    // Each gets its place when it opens, and is judged when it closes: only open frames are kept as reported.
     let mut frames = vec![None];
     let mut open = vec![FrameSoFar::default()];
     let mut set_aside = 0;
@@ -140,7 +139,7 @@ fn enter<'a>(
     }
 }
 
-/// What is told of a frame so far.
+/// What is reported of a frame so far.
 #[derive(Default)]
 struct FrameSoFar<'a> {
     /// Where its frame stands among those of the transaction.
@@ -188,7 +187,7 @@ impl<'a> FrameSoFar<'a> {
 enum Token<'a> {
     Open(u8),
     Close(u8),
-    /// What stands between two quotation marks, escapes as they are.
+    /// The text between two quotation marks, escapes as they are.
     Text(&'a str),
     /// A number, `true`, `false` or `null`.
     Bare(&'a str),
@@ -232,7 +231,7 @@ impl<'a> Scan<'a> {
     /// The text of field `key`; `None` for null.
     fn text(&mut self, key: &str) -> Result<Option<&'a str>, Malformed> {
         match self.next()? {
-            // Neither something nor nothing: an error without words may be one or none.
+            // Ambiguous: an empty error may be one or none.
             Token::Text("") => Err(unexpected(key)),
             Token::Text(text) => Ok(Some(text)),
             Token::Bare("null") => Ok(None),
@@ -256,7 +255,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// What stands between the quotation mark that `text` begins with and the next one that is not escaped.
+/// The text between the quotation mark that `text` begins with and the next one that is not escaped.
 fn quoted(text: &str) -> Result<&str, Malformed> {
     let mut at = 1;
     loop {
@@ -362,7 +361,7 @@ mod tests {
         assert_eq!(reason(&calls), Ok(Some("more than 1000 frames are in a form that nobody knows".to_owned())));
         let deep = format!(r#"[{{"result":{{{}{}}}}}]"#, r#""calls":[{"#.repeat(100_000), "}]".repeat(100_000));
         assert_eq!(reason(&deep), Ok(Some("more than 1026 frames stand in each other".to_owned())));
-        // More traces than transactions: one more is kept, and what is behind it is not looked at.
+        // More traces than transactions: one more is kept, and what is behind it is not read.
         assert_eq!(read(&format!("[{many}7]"), 3).map(|traces| traces.len()), Ok(4));
         assert_eq!(read("[{},{},{}]", 3).map(|traces| traces.len()), Ok(3));
         assert!(read("[{},{},7]", 3).is_err());

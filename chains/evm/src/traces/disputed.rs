@@ -1,7 +1,9 @@
-//! Blocks whose traces endpoints reported differently: who then asks one alone hears each of them in turn.
+//! Blocks whose traces endpoints reported differently: for each of them, reads of one endpoint go to another one each
+//! time.
 //!
-//! Promises: it changes only who is asked first. At most [`DISPUTED_MAX`] blocks are remembered; of one that is forgotten, the
-//! usual endpoint is asked until it is disputed again. Who is right is not decided here.
+//! Promises: it only changes which endpoint is asked first. At most [`DISPUTED_MAX`] blocks are remembered; for one
+//! that is forgotten, the usual endpoint is asked until it is disputed again. Which endpoint is right is not decided
+//! here.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,8 +1,8 @@
-//! Which software an endpoint runs, as it says with the trace that it reports.
+//! Which software an endpoint runs, as it reports together with the trace.
 //!
-//! Two programs that share the code that runs transactions share its mistakes, so what counts is the engine and not the name.
-//! Promises: a program that is not in the table counts as like any other: nobody is another engine than one that is not known.
-//! Deliberately not remembered as a fact: backends behind one URL change, so each reading has its own.
+//! Two programs that share the code that runs transactions share its mistakes, so the engine counts and not the name.
+//! Promises: a program that is not in the table counts as no other engine than any. Deliberately not remembered as a
+//! fact: backends behind one URL change, so each reading has its own.
 
 use landfall_rpc::{Answer, Call};
 use serde_json::json;
@@ -22,8 +22,8 @@ pub(crate) enum Engine {
     Unknown,
 }
 
-/// First words of `web3_clientVersion`, which ends at a slash: "Geth/v1.16.7-stable/linux-amd64/go1.24", "anvil/v1.7.1", "bor/v2.2.9".
-/// erigon runs a copy of geth's EVM; reth, op-reth and anvil run revm.
+/// First words of `web3_clientVersion`, up to a slash: "Geth/v1.16.7-stable/linux-amd64/go1.24", "anvil/v1.7.1",
+/// "bor/v2.2.9". erigon runs a copy of geth's EVM; reth, op-reth and anvil run revm.
 const ENGINES: [(&str, Engine); 9] = [
     ("geth", Engine::Geth),
     ("op-geth", Engine::Geth),
@@ -48,7 +48,7 @@ impl Engine {
         ENGINES.iter().find(|(known, _)| *known == name).map_or(Engine::Unknown, |(_, engine)| *engine)
     }
 
-    /// Whether a mistake of one is no mistake of the other, as far as is known.
+    /// Whether a mistake of one is no mistake of the other, as far as we know.
     pub(crate) fn differs_from(self, other: Engine) -> bool {
         self != other && self != Engine::Unknown && other != Engine::Unknown
     }
@@ -59,8 +59,8 @@ impl Engine {
     }
 }
 
-/// The answers to `calls`, and the engine that gave them: it is asked for in the same request, in front of all that may be too
-/// large.
+/// The answers to `calls`, and the engine that gave them. It is asked for in the same request, before all calls that
+/// may be too large.
 pub(crate) async fn ask_with(endpoint: &Endpoint, calls: Vec<Call>) -> Result<(Engine, Vec<Answer>), EvmError> {
     let with: Vec<Call> = std::iter::once(Call { method: VERSION, params: json!([]) }).chain(calls).collect();
     let mut answers = endpoint.ask_aside(&with).await?;

@@ -1,14 +1,13 @@
-//! What a trace's frames say, whether it agrees with the block that was proved, and which value moved.
+//! What a trace's frames say, whether they agree with the proved block, and which value moved.
 //!
-//! A transaction's outermost call is the root frame: the roots prove its value, and report it. Only the frames inside of
-//! it are judged here. Value moves by a call, a creation or a self-destruction of which neither it nor any frame
-//! around it failed, in a transaction whose proved receipt says success. Borrowed code (DELEGATECALL, CALLCODE)
-//! moves nothing to whom it is borrowed from, although nodes write a value beside it.
-//! A frame in a form that nobody knows is set aside by itself: the payments beside it are seen, and balances say what is left.
-//! A value without a recipient moved nothing, nor did a recipient without a value.
-//! Promises: a trace that contradicts what is proved of a transaction that may have moved something is refused with
-//! those of the whole block; whatever is told of a failed one, it moves nothing; no recursion. It cannot tell a trace
-//! that is wrong inside: no root covers that.
+//! The outermost call of a transaction is the root frame. The roots prove its value, so only the frames inside of it
+//! are judged here. Value moves by a call, a creation or a self-destruction if neither it nor any frame around it
+//! failed, in a transaction whose proved receipt says success. Borrowed code (DELEGATECALL, CALLCODE) moves nothing,
+//! although nodes write a value beside it. A frame in an unknown form is set aside alone: the payments beside it are
+//! still seen, and balances show what is missing. A value without a recipient moved nothing, nor did a recipient
+//! without a value. Promises: a trace is refused, with those of the whole block, if it contradicts what is proved of a
+//! transaction that may have moved something. A failed transaction moves nothing, whatever is reported of it. There is
+//! no recursion. Not promised: a trace with a wrong inside is not found, for no root covers it.
 
 use std::collections::BTreeSet;
 
@@ -30,9 +29,9 @@ pub(crate) struct Malformed(pub(crate) String);
 pub(crate) struct Trace {
     /// Old nodes leave it out.
     pub(crate) tx: Option<B256>,
-    /// In execution order, each behind the frame around it: the root frame first. None where there is an error.
+    /// In execution order, each behind the frame around it: the root frame first. Empty where there is an error.
     pub(crate) frames: Vec<Frame>,
-    /// Why there are no frames: the node's words, or what is malformed in what it reported.
+    /// Why there are no frames: the node's message, or what is malformed in its report.
     pub(crate) error: Option<String>,
 }
 
@@ -60,11 +59,11 @@ pub(crate) enum Act {
     Borrow,
     /// STATICCALL has no value.
     Look,
-    /// In a form that nobody knows: what it moved, if anything, is not reported.
+    /// In an unknown form: what it moved, if anything, is not reported.
     Unknown,
 }
 
-/// How many frames of one transaction are set aside; beyond that it is no trace.
+/// How many frames of one transaction may be set aside; with more it is no trace.
 pub(crate) const SET_ASIDE_MAX: usize = 1_000;
 
 /// What is proved of a transaction, and its frames must agree with.
@@ -100,9 +99,9 @@ enum Outcome {
 pub(crate) struct Moved {
     pub(crate) legs: Vec<AssetTransfer>,
     pub(crate) rejected: Vec<Rejected>,
-    /// What frames say was created, also where that failed.
+    /// The contracts that frames say were created, also where the creation failed.
     pub(crate) created: BTreeSet<Address>,
-    /// How many frames were in a form that nobody knows.
+    /// How many frames were in an unknown form.
     pub(crate) set_aside: usize,
 }
 
@@ -135,7 +134,8 @@ impl ProvedTx {
         self.hash
     }
 
-    /// Who may run code by it without having any before and after it: what it creates, and who signed a delegation in it.
+    /// Who may run code by it without having any before and after it: what it creates, and who signed a delegation in
+    /// it.
     pub(crate) fn ran_code(&self) -> impl Iterator<Item = Address> {
         let created = self.root.iter().filter(|root| root.act == Act::Create).filter_map(|root| root.to);
         let delegating = self.delegations.iter().filter_map(signer::authority);
@@ -161,9 +161,9 @@ impl ProvedTx {
         if let Some(other) = trace.tx.filter(|tx| *tx != self.hash) {
             return refused(format!("the trace at its place is of {other}"));
         }
-        // The receipt proves that a failed one moved nothing: nobody needs its trace, and nodes report strange ones. Of a
-        // deposit that failed before it began, op-geth enters a frame of type STOP (`core/state_transition.go`), and
-        // anybody can make one from L1. Of a creation that failed, Erigon names nobody, 0x0, as the contract.
+        // The receipt proves that a failed one moved nothing: its trace is not needed, and nodes report strange ones.
+        // For a deposit that failed before it began, op-geth enters a frame of type STOP (`core/state_transition.go`),
+        // and anybody can make one from L1. For a creation that failed, Erigon names 0x0 as the contract.
         if self.outcome == Outcome::Failure {
             return Ok(());
         }
@@ -199,8 +199,8 @@ impl ProvedTx {
                 moved.created.insert(Address::Evm(to.into()));
             }
             let Some(parent) = frame.parent else { continue };
-            // Older nodes name the caller, or whose code it is, as who destroyed itself (revm-inspectors). With the caller
-            // as its heir, this would look like a payment to oneself.
+            // Older nodes say that the caller, or the contract whose code it is, destroyed itself (revm-inspectors).
+            // With the caller as the heir, this would look like a payment to oneself.
             let sender = match frame.act {
                 Act::Destroy => trace.frames.get(parent).and_then(Frame::account).or(frame.from),
                 Act::Call | Act::Create | Act::Borrow | Act::Look | Act::Unknown => frame.from,
@@ -223,7 +223,7 @@ impl ProvedTx {
         }
     }
 
-    /// What would be no credit in any transaction is reported as that, and only what would be one as failed.
+    /// What is no credit in any transaction gets that verdict; only what would be one is reported as failed.
     fn verdict(&self, frame: &Frame, [sender, to]: [Plain; 2], failed: bool) -> Judged {
         match frame.act {
             Act::Look | Act::Unknown => return Judged::ClaimsNothing,
@@ -282,7 +282,7 @@ impl ProvedRoot {
 }
 
 impl Frame {
-    /// As whom its code runs, and whose balance it spends.
+    /// The account that its code runs as, and whose balance it spends.
     fn account(&self) -> Option<Plain> {
         match self.act {
             Act::Call | Act::Create | Act::Look => self.to,

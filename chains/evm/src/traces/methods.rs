@@ -1,7 +1,7 @@
-//! Which methods each endpoint is asked to trace with, as far as it was found out.
+//! Which methods each endpoint is asked to trace with, as far as that is known.
 //!
-//! Promises: the method that worked last is asked first. That an endpoint does not have a method is forgotten after ten
-//! minutes: whoever pays for traces meanwhile, or mends a node, is to be noticed. What only failed is asked again.
+//! Promises: the method that worked last is asked first. That an endpoint does not have a method is forgotten after
+//! ten minutes: it may have traces by then, or be repaired. A method that only failed is asked again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,14 +13,14 @@ use crate::dialect::Endpoint;
 use crate::traces::Method;
 use crate::traces::engine::Engine;
 
-/// How long an endpoint is believed that it does not have a method.
+/// How long an endpoint counts as being without a method.
 const MISSING: Duration = Duration::from_secs(600);
 
-/// What was found out of endpoints, by their ids.
+/// What was learnt of endpoints, by their ids.
 #[derive(Default, Debug)]
 pub(crate) struct Methods {
     found: Mutex<HashMap<String, Found>>,
-    /// Which engine each ran last: it says only whom to ask first.
+    /// Which engine each ran last: it only decides which is asked first.
     engines: Mutex<HashMap<String, Engine>>,
 }
 
@@ -32,8 +32,8 @@ struct Found {
 }
 
 impl Methods {
-    /// The methods to ask the endpoint for, one after the other; none of an endpoint that has none. What it did not have comes
-    /// last: another node may answer for it by now.
+    /// The methods to ask the endpoint for, one after the other; empty for an endpoint that has none. A method that it
+    /// did not have comes last: another node may answer there by now.
     pub(crate) fn of(&self, id: &str, now: Instant) -> Vec<Method> {
         let found = self.found().get(id).cloned().unwrap_or_default();
         let mut methods = Method::ALL.to_vec();
@@ -66,8 +66,8 @@ impl Methods {
         self.engines().insert(id.to_owned(), engine);
     }
 
-    /// Behind the first of `endpoints`, those that ran another engine than it come before all others, and before those that are
-    /// known to run the same who was never asked.
+    /// Sorts those behind the first of `endpoints`: first those that ran another engine than it, then those that were
+    /// never asked, last those known to run the same.
     pub(crate) fn other_engines_next(&self, endpoints: &mut [&Endpoint]) {
         let engines = self.engines();
         if let Some((first, others)) = endpoints.split_first_mut() {

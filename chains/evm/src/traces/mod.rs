@@ -1,12 +1,12 @@
 //! What moved inside of the transactions of proved blocks, as endpoints trace it.
 //!
-//! No root covers a trace, so each block says how many endpoints reported it: one, or two that reported the same (`witnesses`), and
-//! whether these run different software (`engine`).
-//! Which method works at an endpoint is found by asking, and remembered; that it does not have one, for ten minutes. Blocks that need no
-//! trace are proved as they are: no transactions, a network that is not traced, or one whose own logs report every movement (EIP-7708).
-//! Promises: only internal legs, numbered behind the equal ones that the roots prove; a trace that contradicts the
-//! proved block is never believed. A failure to trace changes nothing in the pool's opinion of an endpoint: it may
-//! read tokens well all the same.
+//! No root covers a trace. So each block says how many endpoints reported it, one or two that agree (`witnesses`), and
+//! whether these run different software (`engine`). The method that works at an endpoint is found by asking, and
+//! remembered; a missing one is asked for again after ten minutes. Blocks that need no trace are proved as they are:
+//! they have no transactions, or their network is not traced, or its own logs report every movement (EIP-7708).
+//! Promises: only internal legs are returned, numbered behind the equal ones that the roots prove. A trace that
+//! contradicts the proved block is never believed. A failure to trace does not change the endpoint's state in the
+//! pool: it may still read tokens well.
 
 pub(crate) mod call_tracer;
 mod disputed;
@@ -43,8 +43,8 @@ use crate::traces::witnesses::{Asked, Believed, Reading};
 /// Traces of one block of mainnet are some megabytes, and take a node a second: what is asked for in one request
 /// must come back within its timeout.
 const TRACED_MAX: u64 = 8;
-/// How long a node may take for one transaction: geth gives up after 5 s unless it is reported otherwise
-/// (`eth/tracers/api.go`), and the whole block with it. Less than a request may take. Who knows no such limit ignores it.
+/// How long a node may take for one transaction. geth gives up after 5 s without this option (`eth/tracers/api.go`),
+/// and then fails the whole block. It is less than a request may take. A node without such a limit ignores it.
 pub(crate) const TX_TIMEOUT: &str = "12s";
 /// JSON-RPC's code for an unknown method, and Besu's for one that is switched off.
 const UNKNOWN_METHOD: [i64; 2] = [-32_601, -32_604];
@@ -55,7 +55,7 @@ pub(crate) struct Tracer {
     native: Native,
     methods: Methods,
     disputed: Disputed,
-    /// How many blocks are traced at once: fewer after a request that failed, more after one that did not.
+    /// How many blocks are traced at once: fewer after a failed request, more after one that succeeded.
     width: AtomicU64,
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum Method {
     TraceBlock,
 }
 
-/// What an endpoint told of all blocks, and the engine that it ran.
+/// What an endpoint reported of all blocks, and the engine that it ran.
 type TraceReading = (Engine, Vec<Moved>);
 
 impl Tracer {
@@ -108,8 +108,9 @@ impl Tracer {
         (block, Asked { at, txs })
     }
 
-    /// As many readings as `proof` wants, or as can be had; at least one. Who has the blocks is asked first, and second who ran
-    /// another engine last. While no two agree, the next endpoint is asked: one that errs must not hold up what two others know.
+    /// As many readings as `proof` wants, or as the endpoints give; at least one. An endpoint that has the blocks is
+    /// asked first, then one that last ran another engine. While no two agree, the next one is asked: one mistaken
+    /// endpoint must not hold up what two others know.
     async fn readings<'p>(
         &self,
         pool: &'p Pool,
@@ -150,7 +151,7 @@ impl Tracer {
         // A second witness that never answers must not slow down the first.
         self.learn(reader_failed || readings.is_empty());
         if readings.is_empty() {
-            // Whoever pays for traces meanwhile is to be noticed.
+            // Endpoints that can trace by now must be found again.
             self.methods.forget();
             let (chain, endpoints) = (reader.chain, without.join(", "));
             return Err(failure.unwrap_or(EvmError::NoTraces { chain, endpoints }));
@@ -158,13 +159,13 @@ impl Tracer {
         Ok(readings)
     }
 
-    /// What `endpoint` reports of all blocks, in one request; `None` when it cannot trace. One method may work where the other fails,
-    /// in whatever way: each has faults of its own.
+    /// What `endpoint` reports of all blocks, in one request; `None` when it cannot trace. One method may work where
+    /// the other fails, for any reason: each has faults of its own.
     async fn reading(&self, endpoint: &Endpoint, asked: &[Asked]) -> Result<Option<TraceReading>, EvmError> {
         let now = Instant::now();
         let mut failures = Vec::new();
         for method in self.methods.of(&endpoint.id, now) {
-            // Worth another try only where the method that worked is gone: another node answers there.
+            // Tried again only where the method that worked is gone: then another node may answer there.
             if !failures.is_empty() && self.methods.is_missing(&endpoint.id, method, now) {
                 continue;
             }
@@ -177,7 +178,7 @@ impl Tracer {
                 Err(error) => failures.push(error),
             }
         }
-        // It may have given up on one transaction, and know the others.
+        // It may have failed at one transaction, and know the others.
         failures.sort_by_key(|error| !one_by_one::is_too_heavy(error));
         match failures.into_iter().next() {
             Some(error) => one_by_one::read(endpoint, asked, error).await.map(Some),
@@ -205,7 +206,7 @@ impl Method {
     fn call(self, block: &BlockRef) -> Call {
         let params = match self {
             Method::CallTracer => json!([block.hash.to_string(), { "tracer": "callTracer", "timeout": TX_TIMEOUT }]),
-            // There is none by hash: each frame names its block.
+            // There is no call by hash: each frame names its block.
             Method::TraceBlock => json!([format!("{:#x}", block.number)]),
         };
         Call { method: self.name(), params }
@@ -258,7 +259,7 @@ async fn moved(
             tracing::warn!(block, %endpoint, "{count} frames of the trace of block {block} are in a form that nobody knows");
         }
         all.push(moved);
-        // Megabytes of text: others may have a turn between two blocks.
+        // Megabytes of text: others may run between two blocks.
         tokio::task::yield_now().await;
     }
     Ok(all)
@@ -293,8 +294,8 @@ fn behind(proved: &[AssetTransfer], legs: Vec<AssetTransfer>) -> Vec<AssetTransf
     all.split_off(proved.len())
 }
 
-/// Whether a node says that it does not have the method at all. Words of a block or of a state that it does not have
-/// must not pass for that, whatever method they name: they are about the block, and may be other words tomorrow.
+/// Whether a node says that it does not have the method at all. A message about a block or a state that it does not
+/// have is not that, whatever method it names: the node may serve the next block.
 fn is_unknown_method(error: &NodeError) -> bool {
     const METHOD: [&str; 2] = ["method", "namespace"];
     const NAMES: [&str; 2] = ["debug_traceblockbyhash", "trace_block"];
@@ -308,7 +309,7 @@ fn is_unknown_method(error: &NodeError) -> bool {
     UNKNOWN_METHOD.contains(&error.code) || of_method && !is_about_a_block(&message)
 }
 
-/// Whether a word of it, other than the name of a method, is of what a node has of one block.
+/// Whether a word of it, other than the name of a method, is about what a node has of one block.
 fn is_about_a_block(message: &str) -> bool {
     const OF_BLOCKS: [&str; 5] = ["block", "blocks", "state", "trie", "header"];
     const BEGINNINGS: [&str; 2] = ["prun", "histor"];

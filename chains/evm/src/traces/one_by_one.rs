@@ -1,9 +1,9 @@
-//! The traces of a block that is too heavy to be traced at once: of its transactions, a few at a time.
+//! The traces of a block that is too heavy to be traced at once: a few of its transactions at a time.
 //!
-//! A transaction is asked for by its hash, and a node of another branch would trace it in another block, where it may
-//! have moved something else. So the node says before and behind each part which block it is in.
-//! Promises: asked for is every transaction that is not proved to have failed, and judged as if the block had been
-//! traced at once; what comes to nothing here is reported in the words in which the block was refused.
+//! A transaction is asked for by its hash. A node on another branch would trace it in another block, where it may have
+//! moved something else. So the node must say before and after each part which block it is in. Promises: every
+//! transaction that is not proved to have failed is traced, and is judged as if the block had been traced at once. A
+//! failure here returns the error with which the block was refused.
 
 use landfall_chain::BlockHash;
 use landfall_rpc::{Call, RpcError};
@@ -27,7 +27,7 @@ const TXS_MAX: usize = 16;
 /// What moved in the only block of `asked` that must be traced, after it was `refused`.
 ///
 /// # Errors
-/// `refused`, when it is about something else than the weight of one block, or when no more can be had so.
+/// `refused`, when its cause is not that one block is too heavy, or when this way fails too.
 pub(crate) async fn read(
     endpoint: &Endpoint,
     asked: &[Asked],
@@ -41,7 +41,7 @@ pub(crate) async fn read(
     for block in asked {
         match moved(endpoint, block).await {
             Ok((by, moved)) => {
-                // All blocks but the one that is traced are without a reading.
+                // Blocks that are not traced have no reading.
                 engine = by.unwrap_or(engine);
                 all.push(moved);
             }
@@ -54,7 +54,7 @@ pub(crate) async fn read(
     Ok((engine, all))
 }
 
-/// What moved, and by which engine's word, where anything was asked.
+/// What moved, and the engine that reported it, where anything was asked.
 async fn moved(endpoint: &Endpoint, block: &Asked) -> Result<(Option<Engine>, Moved), EvmError> {
     let (mut all, mut engine): (Moved, Option<Engine>) = (Moved::default(), None);
     let needed: Vec<&ProvedTx> = block.txs.iter().filter(|tx| tx.may_have_moved()).collect();
@@ -89,7 +89,7 @@ async fn moved(endpoint: &Endpoint, block: &Asked) -> Result<(Option<Engine>, Mo
                 all.created.extend(created);
                 all.set_aside += set_aside;
             }
-            // Megabytes of text: others may have a turn.
+            // Megabytes of text: others may run.
             tokio::task::yield_now().await;
         }
     }

@@ -1,10 +1,10 @@
-//! The traces of a block as `trace_block` tells them (Parity's form, of Erigon, Nethermind, Besu and reth): a flat
-//! list of frames, each with its way down from the root frame.
+//! The traces of a block as `trace_block` reports them (Parity's form, of Erigon, Nethermind, Besu and reth): a flat
+//! list of frames, each with its path from the root frame.
 //!
-//! Frames are brought into execution order by that way: older reth reports a self-destruction before what came before
-//! it. Zero-value calls of precompiled contracts are left out by some, but counted: gaps are no fault.
-//! Promises: a frame without the frame around it, one reported twice, one of another block, more frames than the frame
-//! around them counted: each is an error.
+//! Frames are sorted by that path: older reth reports a self-destruction before what came before it. Some nodes leave
+//! out zero-value calls of precompiled contracts, but count them: gaps are no fault. Each of these is an error: a
+//! frame without the frame around it, one reported twice, one of another block, more frames than the frame around them
+//! counted.
 
 use alloy::primitives::{Address, B256};
 use serde::Deserialize;
@@ -79,12 +79,12 @@ pub(crate) fn read(block: B256, frames: Vec<WireFrame<'_>>) -> Result<Vec<Trace>
     Ok(groups.into_iter().map(transaction).collect())
 }
 
-/// The frames of one transaction. By their way down, a frame comes behind the one around it and before the next one.
+/// The frames of one transaction. Sorted by path, a frame comes behind the one around it and before the next one.
 fn in_order(mut group: Vec<WireFrame<'_>>) -> Result<Vec<Frame>, Malformed> {
     group.sort_by(|a, b| a.trace_address.cmp(&b.trace_address));
     let mut frames = Vec::with_capacity(group.len());
     let mut inside = vec![0_usize; group.len()];
-    // The frames around the one that is looked at, outermost first.
+    // The frames around the current one, outermost first.
     let mut open: Vec<usize> = Vec::new();
     for (index, wire) in group.iter().enumerate() {
         let way = wire.trace_address.as_slice();
@@ -124,7 +124,7 @@ fn frame(parent: Option<usize>, wire: &WireFrame<'_>) -> Result<Frame, Malformed
         }
         (_, _) => Act::Unknown,
     };
-    // Neither an error nor none.
+    // Ambiguous: neither an error nor none.
     if wire.error.is_some_and(|error| error.get() == "\"\"") {
         return Err(Malformed("a frame has an error without words".to_owned()));
     }

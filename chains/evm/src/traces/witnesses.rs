@@ -1,10 +1,9 @@
 //! Whether endpoints that traced the same blocks agree on them, and what is believed then.
 //!
-//! Compared is what a deposit is made of: of each transaction, who received how much, and how often. Not compared are
-//! the order and the sender. Honest nodes differ in both: in older ones a self-destruction stands before what came
-//! before it, and is said to be paid by who called.
-//! Promises: of each block by itself, two that agree are believed, whatever a third one says; where several have reported
-//! it and no two agree, nobody is.
+//! A reading is compared by what makes a deposit: of each transaction, who received how much, and how often. Order and
+//! sender are not compared, for honest nodes differ in both: in older ones a self-destruction stands before what came
+//! before it, and names the caller as the sender. Promises: for each block alone, two readings that agree are
+//! believed, whatever a third one says. Where several have reported it and no two agree, none is.
 
 use std::collections::HashMap;
 
@@ -22,7 +21,7 @@ pub(crate) struct Asked {
     pub(crate) txs: Vec<ProvedTx>,
 }
 
-/// What an endpoint told of each block that was asked for, and the engine that it ran.
+/// What an endpoint reported of each block that was asked for, and the engine that it ran.
 #[derive(Debug)]
 pub(crate) struct Reading<'p> {
     pub(crate) endpoint: &'p Endpoint,
@@ -30,7 +29,7 @@ pub(crate) struct Reading<'p> {
     pub(crate) moved: Vec<Moved>,
 }
 
-/// What is believed of a block, and on whose word.
+/// What is believed of a block, and by how many endpoints' reports.
 #[derive(Debug)]
 pub(crate) struct Believed {
     pub(crate) moved: Moved,
@@ -78,7 +77,7 @@ fn agreed(readings: &[Reading<'_>], index: usize) -> Option<usize> {
     received.iter().enumerate().position(|(at, one)| received[at + 1..].contains(one))
 }
 
-/// Whether who reported the block at `index` as the reading `believed` does runs another engine.
+/// Whether one that reported the block at `index` as the reading `believed` does runs another engine.
 fn is_by_two_engines(readings: &[Reading<'_>], index: usize, believed: usize) -> bool {
     let agreed = received(&readings[believed], index);
     let alike = readings.iter().filter(|reading| received(reading, index) == agreed);
@@ -100,7 +99,7 @@ fn differ(chain: Chain, block: &Asked, index: usize, readings: &[Reading<'_>]) -
         let differing = one.iter().filter(|(key, count)| reported.iter().any(|other| other.get(*key) != Some(*count)));
         ids.extend(differing.map(|((tx, ..), _)| *tx));
     }
-    // Who was asked first says nothing of who lies.
+    // The order of asking says nothing of who lies.
     let mut endpoints: Vec<&str> = readings.iter().map(|reading| reading.endpoint.id.as_str()).collect();
     endpoints.sort_unstable();
     EvmError::TracesDiffer {

@@ -1,8 +1,8 @@
 //! The body of a JSON-RPC answer, taken apart without copying what it holds.
 //!
-//! Promises: each answer stands at the call whose id it has; an answer with another id, a second one, and one that is
-//! left out break the whole batch. A single error in the place of a batch is that batch's error. The size of the body
-//! and the number of calls bound what is kept.
+//! Promises: each answer is at the place of the call whose id it has. An answer with another id, a second one for a
+//! call, and a missing one break the whole batch. A single error in the place of a batch is that batch's error. The
+//! size of the body and the number of calls bound what is kept.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,14 +15,14 @@ use crate::http::envelope::{self, given};
 use crate::http::{NodeError, Secrets};
 use crate::limits::{Codes, Limit};
 
-/// What of an error's `data` may say which limit was met.
+/// How much of an error's `data` is read to find which limit was met.
 const DATA_CHARS_MAX: usize = 500;
 
 /// The answer to one call; `null` is an answer.
 pub type Answer = Result<Raw, NodeError>;
 
-/// The text of one result, JSON as far as brackets and strings go: a part of the body that it came in, which lives as
-/// long as any part of it is held. Whoever reads it parses it.
+/// The text of one result, checked as JSON only for its brackets and strings. It is a part of the body that it came
+/// in, which lives as long as any part of it is held. Whoever reads it parses it.
 #[derive(Clone)]
 pub struct Raw {
     body: Arc<String>,
@@ -34,7 +34,7 @@ pub struct Raw {
 pub(crate) enum Broken {
     /// The node refused the batch as a whole.
     Refused(NodeError),
-    /// No JSON is meant to be there: a text for people.
+    /// No JSON, but a text for people.
     Text(String),
     Unusable(String),
 }
@@ -82,7 +82,8 @@ pub(crate) fn parse(
     for envelope in &envelopes {
         let id = envelope.id.unwrap_or("null");
         let error = envelope.error.filter(|error| *error != "null").map(|error| node_error(error, secrets, codes));
-        // Who could not read the request knows no id; who refuses a batch as a whole may answer once for all of it.
+        // A node that could not read the request knows no id; one that refuses a batch as a whole may answer once for
+        // all of it.
         if let Some(error) = error.as_ref().filter(|_| id == "null" || !is_batch && count > 1) {
             return Err(Broken::Refused(NodeError { message: error.message.clone(), ..*error }));
         }
@@ -111,7 +112,7 @@ pub(crate) fn refusal(body: &str, secrets: &Secrets, codes: &Codes) -> Option<No
     envelopes.first()?.error.map(|error| node_error(error, secrets, codes))
 }
 
-/// What a body says that is no JSON, such as a page; `None` for what is empty, or JSON that broke off.
+/// The text of a body that is no JSON, such as a page. `None` for an empty one, or JSON that broke off.
 pub(crate) fn text(body: &str, secrets: &Secrets) -> Option<String> {
     let text = body.trim();
     let is_text = !text.is_empty() && !text.starts_with(['{', '[']);
@@ -120,7 +121,7 @@ pub(crate) fn text(body: &str, secrets: &Secrets) -> Option<String> {
 
 fn complete(answers: Vec<Option<Answer>>, first_id: u64) -> Result<Vec<Answer>, Broken> {
     if let Some((id, _)) = (first_id..).zip(&answers).find(|(_, answer)| answer.is_none()) {
-        // geth tells that a batch is too large as the error of its first call, and leaves out the rest.
+        // geth reports that a batch is too large as the error of its first call, and leaves out the rest.
         let too_large = answers.into_iter().flatten().find_map(|answer| match answer {
             Err(error) if matches!(error.limit, Some(Limit::BatchTooLarge { .. })) => Some(error),
             Ok(_) | Err(_) => None,

@@ -1,8 +1,8 @@
 //! The body of an HTTP answer, unpacked where the node packed it.
 //!
-//! It is unpacked at once, behind its last byte: piece by piece costs a fifth more, for what was unpacked is copied each time.
-//! Promises: neither what came nor what it unpacks to is held where it is larger than the limit; an encoding that nobody asked
-//! for is no answer.
+//! It is unpacked at once, after its last byte: piece by piece costs a fifth more, because what was unpacked is copied
+//! each time. Promises: neither the packed body nor the unpacked one is held where it is larger than the limit. An
+//! encoding that was not asked for is no answer.
 
 use std::io::Read;
 
@@ -10,9 +10,9 @@ use flate2::bufread::MultiGzDecoder;
 use reqwest::Response;
 use reqwest::header::CONTENT_ENCODING;
 
-/// What is asked for.
+/// The encoding that is asked for.
 pub(crate) const ENCODING: &str = "gzip";
-/// As many bytes may come of one, in the format that gzip packs with (RFC 1951).
+/// How many bytes one byte may unpack to, in the format that gzip packs with (RFC 1951).
 const BYTES_OF_ONE_MAX: usize = 1_032;
 
 /// Why there is no body.
@@ -48,7 +48,7 @@ pub(crate) async fn read(mut response: Response, most: usize) -> Result<Option<V
 }
 
 fn unpack(packed: &[u8], most: usize) -> std::io::Result<Option<Vec<u8>>> {
-    // Its last bytes tell how large it was, or anything.
+    // Its last bytes give the unpacked size, or they are anything.
     let reported = packed.last_chunk().map_or(0, |reported| u32::from_le_bytes(*reported));
     let room =
         usize::try_from(reported).unwrap_or(usize::MAX).min(packed.len().saturating_mul(BYTES_OF_ONE_MAX)).min(most);

@@ -1,11 +1,10 @@
-//! Where the answers stand in a body: found by one scan of bytes where the text is plain, by a JSON parser where it is
-//! not.
+//! Where the answers are in a body: found by one scan of bytes where the text is plain, else by a JSON parser.
 //!
-//! The scan follows strings and brackets only. It takes no string with a backslash, no field twice and nothing that is
-//! not an envelope or a list of envelopes; all else is given to the parser, whose word on what is wrong counts.
-//! Of an object alone in its envelope, as agave writes it, the ends of the body report where it stands: it is not looked into.
-//! Promises: where the body is JSON, scan and parser find the same, or what stands there as the result is no JSON; never
-//! another JSON. What stands inside of an answer may still be no JSON: who reads it parses it.
+//! The scan follows strings and brackets only. It accepts no string with a backslash, no field twice, and nothing but
+//! an envelope or a list of envelopes. All else goes to the parser, which decides what is wrong. A body that holds one
+//! envelope with an object, as agave writes it, is not scanned: its two ends show where the object is. Promises: where
+//! the body is JSON, scan and parser find the same, or the text of the result is no JSON; never another JSON. The text
+//! inside an answer may still be no JSON: whoever reads it parses it.
 
 use std::fmt;
 
@@ -24,7 +23,7 @@ pub(crate) struct Envelope<'a> {
     pub(crate) error: Option<&'a str>,
 }
 
-/// `result` and `error` stay text: which of them counts is for others to decide.
+/// `result` and `error` stay text: the caller decides which of them counts.
 #[derive(serde::Deserialize)]
 struct WireEnvelope<'a> {
     #[serde(default, borrow, deserialize_with = "given")]
@@ -40,8 +39,8 @@ pub(crate) fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// The first `most` answers of a body, and whether they are a batch. What is behind them is not kept: in memory, small
-/// answers are many times as large as in the body, whose size alone is bounded.
+/// The first `most` answers of a body, and whether they are a batch. Later ones are not kept: only the size of the
+/// body is bounded, and small answers take many times as much memory as in the body.
 pub(crate) fn read(body: &str, most: usize) -> Result<(Vec<Envelope<'_>>, bool), serde_json::Error> {
     if let Some(envelope) = lone(body) {
         return Ok((vec![envelope], false));
@@ -99,8 +98,8 @@ fn text(raw: Option<&RawValue>) -> Option<&str> {
     raw.map(RawValue::get)
 }
 
-/// An answer whose envelope holds an object between the version and a number, and nothing else. What looks so and has more
-/// fields between them has a result that is no JSON.
+/// An answer whose envelope holds an object between the version and a number, and nothing else. If there are more
+/// fields between them, the result that it finds is no JSON.
 fn lone(body: &str) -> Option<Envelope<'_>> {
     let (result, id) = body.trim_end().strip_prefix(LONE_BEGIN)?.strip_suffix('}')?.rsplit_once(LONE_END)?;
     let is_number = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
@@ -132,7 +131,7 @@ struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// The next byte that is no space; it is not passed.
+    /// The next byte that is no space, without passing it.
     fn next(&mut self) -> Option<u8> {
         let rest = &self.body.as_bytes()[self.at..];
         self.at += rest.iter().take_while(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t')).count();

@@ -1,9 +1,13 @@
 //! JSON-RPC over HTTP to one endpoint: a batch of calls is one request, and its answers are parts of one body.
 //!
-//! Promises: every request ends within [`CALL_TIMEOUT`]; no redirect is followed and no proxy of the environment is
-//! used; an answer has the id of its call or is none; a body of more than [`ANSWER_BYTES_MAX`] is cut off and never
-//! held; nothing of the URL but host and port, and nothing of a header, gets into an error, a log or a `Debug` text,
-//! not even where a node repeats it in its own message. Retries nothing, chooses nothing: that is `pool`'s.
+//! Promises:
+//! - Every request ends within [`CALL_TIMEOUT`]. No redirect is followed, and no proxy of the environment is used.
+//! - An answer has the id of its call, or it is none. A body of more than [`ANSWER_BYTES_MAX`] is cut off and never
+//!   held.
+//! - Of a URL only host and port get into an error, a log or a `Debug` text, and nothing of a header, not even where a
+//!   node repeats it in its own message.
+//!
+//! Deliberately not here: retries and the choice of an endpoint, which are `pool`'s.
 
 pub(crate) mod answer;
 mod body;
@@ -27,11 +31,11 @@ use crate::limits::{Codes, Limit};
 
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// After decompression. A thousand full blocks of a busy chain are more, but nobody asks for as many at once.
+/// After unpacking. A thousand full blocks of a busy chain are more, but nobody asks for as many at once.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
-/// What is read of the body behind an HTTP status that is no success.
+/// How much is read of the body of an HTTP status that is no success.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
-/// A node's own words are shown up to here.
+/// How much is shown of a node's own message.
 const MESSAGE_CHARS_MAX: usize = 200;
 /// Shorter parts of a URL, such as `v2`, are no secrets and would disfigure messages.
 const SECRET_CHARS_MIN: usize = 4;
@@ -53,22 +57,22 @@ pub struct Call {
     pub params: Value,
 }
 
-/// What a node said against one call.
+/// How a node refused one call.
 #[derive(Debug)]
 pub struct NodeError {
     pub code: i64,
-    /// Its words, shortened, without secrets.
+    /// Its message, shortened, without secrets.
     pub message: String,
     pub limit: Option<Limit>,
 }
 
-/// A whole request that came to nothing, in words.
+/// A whole request that failed, in words.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) reason: String,
     pub(crate) limit: Option<Limit>,
-    /// The node answered, and refused the request as a whole, not for what was asked lately: its code, 0 where it gave none. Where
-    /// the request is a batch, that may be why.
+    /// The node answered and refused the request as a whole, and not for how much was asked lately: its code, 0 where
+    /// it gave none. Where the request is a batch, that may be the reason.
     pub(crate) refused: Option<i64>,
 }
 
@@ -76,7 +80,8 @@ pub(crate) struct Failure {
 #[derive(Clone)]
 pub(crate) struct Secrets(pub(crate) Vec<String>);
 
-/// The HTTP client that all endpoints of a pool share. Where no URL `is_encrypted`, it trusts nobody: reading the system's certificates takes longer than a hundred calls.
+/// The HTTP client that all endpoints of a pool share. Where no URL `is_encrypted` it trusts no certificate: reading
+/// the system's takes longer than a hundred calls.
 pub(crate) fn http_client(is_encrypted: bool) -> Result<reqwest::Client, reqwest::Error> {
     // An error says that the process has a provider already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -153,7 +158,7 @@ impl Rpc {
         Err(self.refused(response).await)
     }
 
-    /// An HTTP status that is no success, with what the node says to it.
+    /// An HTTP status that is no success, with the node's message.
     async fn refused(&self, response: Response) -> Failure {
         let status = response.status();
         let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
@@ -198,8 +203,8 @@ impl Rpc {
 }
 
 impl NodeError {
-    /// Its code, where it may be said of the request itself: not of its size, nor of how much was asked lately. The bare code for
-    /// a limit that was exceeded does not say which.
+    /// Its code, where it may concern the request itself: not its size, nor how much was asked lately. The bare code
+    /// for an exceeded limit does not say which limit.
     fn of_the_request(&self) -> Option<i64> {
         let is_of_it = match self.limit {
             None | Some(Limit::Unsupported) => true,
@@ -216,7 +221,7 @@ impl From<&NodeError> for Failure {
     }
 }
 
-/// Whether an HTTP status may be said of the request itself: not of who asks, of how much was asked lately, or of servers behind.
+/// Whether an HTTP status may concern the request itself: not who asks, how much was asked lately, or servers behind.
 fn is_of_the_request(status: StatusCode) -> bool {
     let is_of_others = matches!(status.as_u16(), 401 | 402 | 407 | 408 | 429 | 502 | 503 | 504);
     (status.is_client_error() || status.is_server_error()) && !is_of_others

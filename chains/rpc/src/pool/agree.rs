@@ -1,8 +1,8 @@
 //! What endpoints agree on as final.
 //!
-//! Promises: a block is reported as final only when as many endpoints as must agree call it final and show the same hash
-//! at its number; what was reported stays reported, and nothing lower is ever reported after it. Pure: who is asked, and when, is
-//! `pool`'s. What it wants to know of a block is asked with the next poll, so that agreeing costs no request.
+//! Promises: a block is reported as final only when as many endpoints as must agree call it final and show the same
+//! hash at its number. It stays reported, and nothing lower is reported after it. Pure: who is asked, and when, is
+//! `pool`'s. The hashes that it needs are asked for with the next poll, so that agreeing costs no request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use landfall_chain::{BlockHash, BlockRef};
 /// How many numbers are asked for at once for one rule while endpoints are not at the same one.
 const WANTED_MAX: usize = 4;
 
-/// What one healthy endpoint says.
+/// What one healthy endpoint reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Vote {
     /// Its place among the endpoints.
@@ -66,8 +66,8 @@ impl Agreement {
         self.agreed.iter().zip(&self.wanted).any(|(agreed, wanted)| agreed.is_none() && !wanted.is_empty())
     }
 
-    /// Takes in what the endpoints say now; the places of those that contradict what others agree on. `others` says
-    /// why the rest is not heard.
+    /// Takes in what the endpoints report now. Returns those that contradict what others agree on: their place, their
+    /// block and the agreed one. `others` says why the other endpoints have no vote.
     pub(crate) fn hear(&mut self, votes: &[Vote], must: usize, others: &str) -> Vec<(usize, BlockRef, BlockRef)> {
         let asked = self.wanted.first().cloned().unwrap_or_default();
         for rule in 0..self.agreed.len() {
@@ -84,17 +84,17 @@ impl Agreement {
             }
             wanted.retain(|number| now.is_none_or(|agreed| *number > agreed.number));
             while wanted.len() > WANTED_MAX {
-                // The oldest stays: all will have answered it some time. The newest stay, for they are the goal.
+                // The oldest stays: all will have answered it at some time. The newest stay, for they are the goal.
                 let second = wanted.iter().nth(1).copied();
                 second.map(|second| wanted.remove(&second));
             }
         }
         self.waiting = self.why_waiting(votes, must, &asked, others);
-        // One endpoint's word against another's is no proof of a lie: two agree, and a third is wrong.
+        // One endpoint against another proves no lie: only where two agree is a third one wrong.
         if must > 1 { votes.iter().filter_map(|vote| contradiction(vote, votes, must)).collect() } else { Vec::new() }
     }
 
-    /// The block at `number`, when so many call it final and show the same.
+    /// The block at `number`, when `must` endpoints call it final and show the same one.
     pub(crate) fn at(votes: &[Vote], number: u64, must: usize) -> Option<BlockRef> {
         agreed_at(votes, 0, number, must)
     }
@@ -152,8 +152,8 @@ pub(crate) fn is_below(latest: &BlockRef, agreed: &BlockRef) -> bool {
     latest.number < agreed.number || latest.number == agreed.number && latest.hash != agreed.hash
 }
 
-/// Who calls nothing newer final than what was agreed on, while others do. For some seconds that is usual, and whoever warns of
-/// it waits for longer; the words are the same as long as the same stand still.
+/// Which endpoints call nothing newer final than what was agreed on, while others do. For some seconds that is usual;
+/// the caller warns only after longer. The text stays the same as long as the same endpoints stand still.
 fn why_no_newer(votes: &[Vote], agreed: &BlockRef, must: usize) -> Option<String> {
     let is_newer = |vote: &&Vote| vote.finals[0].is_some_and(|newest| newest > agreed.number);
     let (newer, behind): (Vec<&Vote>, Vec<&Vote>) = votes.iter().partition(is_newer);
@@ -164,8 +164,8 @@ fn why_no_newer(votes: &[Vote], agreed: &BlockRef, must: usize) -> Option<String
     })
 }
 
-/// Who calls `number` final, which so many do, and does not show its block. An answer may be under way, so that this too may be
-/// usual for some seconds.
+/// Which endpoints call `number` final, as many do, and do not show its block. An answer may be under way, so this too
+/// is usual for some seconds.
 fn why_not_shown(votes: &[Vote], number: u64, must: usize) -> Option<String> {
     let says = votes.iter().filter(|vote| vote.finals[0].is_some_and(|newest| newest >= number));
     let (showing, without): (Vec<&Vote>, Vec<&Vote>) = says.partition(|vote| vote.hashes.contains_key(&number));
@@ -178,7 +178,7 @@ fn why_not_shown(votes: &[Vote], number: u64, must: usize) -> Option<String> {
     })
 }
 
-/// The newest number that as many call final as must agree.
+/// The newest number that as many endpoints call final as must agree.
 fn target(votes: &[Vote], rule: usize, must: usize) -> Option<u64> {
     let mut finals: Vec<u64> = votes.iter().filter_map(|vote| vote.finals[rule]).collect();
     finals.sort_unstable_by(|a, b| b.cmp(a));
@@ -191,8 +191,8 @@ fn newest_agreed(votes: &[Vote], rule: usize, must: usize) -> Option<BlockRef> {
     numbers.into_iter().rev().find_map(|number| agreed_at(votes, rule, number, must))
 }
 
-/// Where `vote` shows another block than those that agree on what is final, also when it calls nothing final there. By the rule of
-/// the network only: where two endpoints agree by that of a tier, the branch of a third may yet win.
+/// Where `vote` shows another block than those that agree on what is final, also when it calls nothing final there.
+/// Only by the rule of the network: where two endpoints agree by that of a tier, the branch of a third may still win.
 fn contradiction(vote: &Vote, votes: &[Vote], must: usize) -> Option<(usize, BlockRef, BlockRef)> {
     vote.hashes.iter().rev().find_map(|(number, hash)| {
         let agreed = agreed_at(votes, 0, *number, must)?;

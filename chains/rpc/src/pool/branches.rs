@@ -1,9 +1,10 @@
 //! Whether the endpoints follow one branch: what they show at one number that two of them have reached.
 //!
-//! Promises: where most show one block, who shows another does not lead; where no most is, who leads goes on to lead until
-//! another is well ahead, so that the newest block does not swing from branch to branch. What was found stands until all who
-//! have reached the next number have reported, and no longer leads anybody once those that most follow stand still. Nobody is
-//! convicted: either branch may yet win. Pure: the hash is asked for with the next poll, where that costs no request of its own.
+//! Promises: where most endpoints show one block, one that shows another is in the minority and does not lead. Without
+//! a majority, the leader stays until another endpoint is well ahead, so that the newest block does not swing from
+//! branch to branch. A result stands until all that have reached the next number have reported it. It no longer
+//! decides who leads once the majority stands still. Nobody is quarantined: either branch may still win. Pure: the
+//! hash is asked for with the next poll, where that costs no request of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,29 +12,30 @@ use landfall_chain::BlockHash;
 
 use crate::pool::agree::Vote;
 
-/// How often an endpoint that has reached a number may be heard without its hash there, before the others decide.
+/// How many times votes are counted without the hash of an endpoint that has reached the number, before the others
+/// decide.
 const RESPONSES_MAX: u32 = 10;
-/// How often they may be heard while those that most follow stand still and a stray goes on, or while nobody is left to
-/// compare, before what was found is forgotten.
+/// How many times votes are counted while the majority stands still and the minority goes on, or while only one
+/// endpoint votes, before the result no longer counts.
 const STILL_MAX: u32 = 100;
 
 #[derive(Debug, Default)]
 pub(crate) struct Branches {
     compared: Option<u64>,
-    /// How often they were heard since that was to be reported.
+    /// How many times votes were counted since that number was asked for.
     responses: u32,
     /// The places of those that do not show what most show.
     minorities: BTreeSet<usize>,
     differ: Option<String>,
-    /// The newest number of those that are no strays, and how often they were heard since.
+    /// The newest number of those that are not in the minority, and how many times votes were counted since.
     newest: u64,
     still: u32,
-    /// How often only one was heard.
+    /// How many times in a row only one endpoint voted.
     alone: u32,
 }
 
 impl Branches {
-    /// Takes in what the healthy endpoints say now.
+    /// Counts what the healthy endpoints report now.
     pub(crate) fn hear(&mut self, votes: &[Vote]) {
         let mut reached: Vec<u64> = votes.iter().map(|vote| vote.latest.number).collect();
         reached.sort_unstable_by(|a, b| b.cmp(a));
@@ -56,7 +58,7 @@ impl Branches {
             }
             self.judge(number, &there);
         }
-        // Also where all reported it just now: a branch that is reported with the next poll shows there, before it leads.
+        // Also where all reported it just now: a branch that comes with the next poll shows there before it leads.
         (self.compared, self.responses) = (Some(second), 0);
     }
 
@@ -65,12 +67,12 @@ impl Branches {
         self.compared
     }
 
-    /// Whether the endpoint at `index` shows another block than most, whose own go on.
+    /// Whether the endpoint at `index` shows another block than most, while the majority goes on.
     pub(crate) fn is_minority(&self, index: usize) -> bool {
         self.still <= STILL_MAX && self.minorities.contains(&index)
     }
 
-    /// Whether they differ, and no most says who follows the better branch.
+    /// Whether they differ and there is no majority.
     pub(crate) fn is_split(&self) -> bool {
         self.differ.is_some() && self.minorities.is_empty()
     }
@@ -80,7 +82,7 @@ impl Branches {
         self.differ.clone()
     }
 
-    /// Whether those that most follow go on.
+    /// Whether the majority goes on.
     fn watch(&mut self, votes: &[Vote]) {
         let newest = |minorities: bool| {
             let of = votes.iter().filter(|vote| self.minorities.contains(&vote.index) == minorities);
@@ -94,7 +96,8 @@ impl Branches {
         }
     }
 
-    /// Decides by what those say that are `there`. Who says nothing at all follows no branch that another could bear out.
+    /// Decides by the votes that are `there`. An endpoint that shows no hash follows no branch that another could
+    /// corroborate.
     fn judge(&mut self, number: u64, there: &[&Vote]) {
         let reported = || there.iter().filter_map(|vote| vote.hashes.get(&number).map(|hash| (*vote, *hash)));
         if reported().count() < 2 {
@@ -111,7 +114,7 @@ impl Branches {
             (Some(followed), _) => {
                 there.iter().filter(|vote| shows_another(vote, followed)).map(|vote| vote.index).collect()
             }
-            // What most showed before stands where as many say this as that.
+            // Votes are equal: what most showed before stands.
             (None, Some(others)) => {
                 let in_minority = there.iter().filter(|vote| self.minorities.contains(&vote.index));
                 in_minority.filter(|vote| shows_another(vote, others)).map(|vote| vote.index).collect()
@@ -190,7 +193,7 @@ mod tests {
             poll(&mut branches, &[(number, 1), (number + 5, 2)]);
         }
         assert!(branches.is_split() && !branches.is_minority(0) && !branches.is_minority(1));
-        // Where one is not heard for a while, nothing says that they agree.
+        // While one has no vote for some time, nothing says that they agree.
         poll(&mut branches, &[(12, 1)]);
         assert!(branches.is_split() && branches.wanted().is_none());
         (0..STILL_MAX).for_each(|_| poll(&mut branches, &[(12, 1)]));

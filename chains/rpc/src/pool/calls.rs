@@ -1,9 +1,9 @@
 //! What one endpoint is asked, and how its answers and refusals are named.
 //!
-//! Promises: what is too much for the node at once is asked for in parts, a batch that it refuses as a whole call by call, and
-//! what it says of its limits is learnt; every error names the endpoint and the method, and no secret. What is asked aside
-//! (traces, account proofs) says nothing of how the endpoint serves all else: no pause and no latency is learnt from it, and its pace and how much of it is
-//! too much at once are its own. Retries nothing.
+//! Promises: what is too much for the node at once is asked for in parts. A batch that it refuses as a whole is asked
+//! for call by call. What it says of its limits is learnt. Every error names the endpoint and the method, and no
+//! secret. Calls that are asked aside (traces, account proofs) say nothing of how the endpoint serves all else: no
+//! pause and no latency is learnt from them, and their pace and batch size are their own. Retries nothing.
 
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use crate::pool::endpoint::Endpoint;
 pub(crate) enum Weight {
     /// How it serves.
     Counts,
-    /// Nothing of all else: such calls are dear, and are often served by other machines and paid for by another tariff.
+    /// Nothing of all else: such calls are expensive, often served by other machines and paid for by another tariff.
     Aside,
 }
 
@@ -32,17 +32,18 @@ enum Whole {
 }
 
 impl<D: Dialect> Endpoint<D> {
-    /// Sends all calls, in one request where the node serves as many; the answers stand in their order. What is too
-    /// much for the node at once is asked for in parts, and a batch that it refuses as a whole call by call.
+    /// Sends all calls, in one request where the node serves as many; the answers are in their order. What is too much
+    /// for the node at once is asked for in parts, and a batch that it refuses as a whole call by call.
     ///
     /// # Errors
-    /// No answer, or none that could be taken apart, for one of the parts. A call that the node refused is no error here: the
-    /// refusal stands among the answers.
+    /// No answer to one of the parts, or none that can be parsed. A call that the node refused is no error here: the
+    /// refusal is among the answers.
     pub async fn ask(&self, calls: &[Call]) -> Result<Vec<Answer>, D::Error> {
         self.ask_in_parts(calls, Weight::Counts, Whole::OneByOne).await
     }
 
-    /// As [`Endpoint::ask`], where a batch that the node refuses as a whole is a failure: for who knows a call that may be why.
+    /// As [`Endpoint::ask`], but a batch that the node refuses as a whole fails: for a caller who knows which call may
+    /// be the cause.
     ///
     /// # Errors
     /// As [`Endpoint::ask`].
@@ -50,8 +51,8 @@ impl<D: Dialect> Endpoint<D> {
         self.ask_in_parts(calls, Weight::Counts, Whole::Fails).await
     }
 
-    /// As [`Endpoint::ask`], for what other reads must never wait for: that these calls are slow, or too many of them,
-    /// keeps nobody from asking for something else.
+    /// As [`Endpoint::ask`], for calls that other reads must never wait for: if they are slow, or too many, everything
+    /// else is still asked.
     ///
     /// # Errors
     /// As [`Endpoint::ask`].
@@ -70,7 +71,7 @@ impl<D: Dialect> Endpoint<D> {
                 Err(Failure { limit: Some(Limit::BatchTooLarge { .. }), .. }) if part.len() > 1 => {
                     width = self.learnt.batch(weight, Instant::now()).min(part.len() / 2).max(1);
                 }
-                // Of these blocks so many are too much: that says nothing of others.
+                // So many of these blocks are too much: that says nothing of others.
                 Err(Failure { limit: Some(Limit::TooManyResults { .. }), .. }) if part.len() > 1 => {
                     width = part.len() / 2;
                 }
@@ -78,7 +79,7 @@ impl<D: Dialect> Endpoint<D> {
                     let alone = self.one_by_one(part, code, weight).await;
                     let alone = alone.map_err(|failure| self.call_error(next.method, failure.reason))?;
                     let Some(alone) = alone else { return Err(self.call_error(next.method, reason)) };
-                    // Where one call is refused by itself, too, all may have been for its sake.
+                    // Where one call alone is refused too, the batch may have been refused because of it.
                     if alone.iter().all(Result::is_ok) {
                         self.learnt.batch_refused(&reason, limit, weight, Instant::now());
                     }
@@ -90,8 +91,8 @@ impl<D: Dialect> Endpoint<D> {
         Ok(answers)
     }
 
-    /// The answers to the calls of a batch that was refused as a whole with this code, each asked for by itself. `None` as soon as
-    /// one of them is refused alike: then it was no matter of batches.
+    /// The answers to the calls of a batch that was refused as a whole with this code, each asked for alone. `None` as
+    /// soon as one of them is refused with the same code: then batches were not the cause.
     async fn one_by_one(&self, batch: &[Call], code: i64, weight: Weight) -> Result<Option<Vec<Answer>>, Failure> {
         let mut answers = Vec::with_capacity(batch.len());
         for call in batch {
@@ -115,7 +116,7 @@ impl<D: Dialect> Endpoint<D> {
     /// Reads an answer to `method`.
     ///
     /// # Errors
-    /// When it is something else than was asked for.
+    /// When it is not what was asked for.
     pub fn parse<'a, T: Deserialize<'a>>(&self, method: &'static str, answer: &'a Raw) -> Result<T, D::Error> {
         serde_json::from_str(answer.get()).map_err(|error| self.unusable(method, &error.to_string()))
     }
@@ -125,7 +126,7 @@ impl<D: Dialect> Endpoint<D> {
         self.call_error(method, error.to_string())
     }
 
-    /// Whether it did not refuse the method a while ago.
+    /// Whether it has not refused the method lately.
     pub fn may_serve(&self, method: &str) -> bool {
         self.learnt.is_served(method, Instant::now())
     }
@@ -136,7 +137,7 @@ impl<D: Dialect> Endpoint<D> {
         RpcError::Answer { chain: self.chain, endpoint: self.id.clone(), method, reason }.into()
     }
 
-    /// It has not what was asked for, and serves all else.
+    /// It does not have what was asked for, and serves all else.
     pub fn lacks(&self, what: String) -> D::Error {
         RpcError::Lacks { chain: self.chain, endpoint: self.id.clone(), what }.into()
     }
@@ -151,7 +152,7 @@ impl<D: Dialect> Endpoint<D> {
         self.learnt.range_width()
     }
 
-    /// A range of `width` blocks was too much; whether a narrower one is worth a try.
+    /// A range of `width` blocks was too much. Returns whether a narrower one is worth a try.
     pub fn range_refused(&self, limit: Limit, width: u64) -> bool {
         self.learnt.range_refused(limit, width)
     }
@@ -170,8 +171,8 @@ impl<D: Dialect> Endpoint<D> {
         RpcError::Call { chain: self.chain, endpoint: self.id.clone(), method, reason }.into()
     }
 
-    /// One request, when it is its turn. What it says of limits is learnt, and a part that was too large for the batch fails
-    /// the whole.
+    /// One request, when it is its turn. Its limits are learnt. A call of a batch that reports too large a batch or
+    /// result fails the whole.
     async fn exchange(&self, calls: &[Call], weight: Weight) -> Result<Vec<Answer>, Failure> {
         let pace = match weight {
             Weight::Counts => &self.pace,
@@ -191,7 +192,7 @@ impl<D: Dialect> Endpoint<D> {
         let answers = match outcome {
             Ok(answers) => answers,
             Err(failure) => {
-                // What is said of a batch may not be said of its calls.
+                // A refusal of a batch may not hold for its calls.
                 if let Some(limit) = failure.limit.filter(|_| calls.len() == 1 || failure.refused.is_none()) {
                     learn(limit, method);
                 }

@@ -1,8 +1,9 @@
 //! One endpoint: its own head, and whether it is of use now.
 //!
-//! Promises: it is asked for blocks only after it reported the network's chain id; what is false and a wrong chain put it
-//! into quarantine, which only a sound poll on the agreed chain ends; a failure makes it rest for a growing while,
-//! and for less where it is lacked; a silence makes it one that nobody waits for who has others. Who is asked when is `pool`'s, what it is asked `calls`'s.
+//! Promises: it is asked for blocks only after it reported the network's chain id. A false report and a wrong chain
+//! put it into quarantine, which only a sound poll on the agreed chain ends. A failure starts a cool-down that grows,
+//! and is shorter while too few endpoints remain. An endpoint that times out becomes unresponsive: nobody waits for it
+//! who has others. Who is asked when is `pool`'s; what it is asked is `calls`'s.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,29 +19,30 @@ use crate::http::Rpc;
 use crate::pool::learnt::Learnt;
 use crate::pool::pace::Pace;
 
-/// How long an endpoint rests after a failure, at first and at most.
+/// How long the cool-down after a failure is, at first and at most.
 const COOLDOWN_FIRST: Duration = Duration::from_millis(200);
 const COOLDOWN_MAX: Duration = Duration::from_secs(10);
-/// How long a quarantine lasts before it is looked at again, at first and at most.
+/// How long a quarantine lasts before the endpoint is polled again, at first and at most.
 const QUARANTINE_FIRST: Duration = Duration::from_secs(1);
 const QUARANTINE_MAX: Duration = Duration::from_secs(60);
-/// How long nobody waits who has others for one that was silent, at first and at most: longer than it takes until its next poll
-/// has been in vain too.
+/// How long an endpoint that timed out counts as unresponsive, at first and at most: longer than it takes until its
+/// next poll has timed out too.
 const UNRESPONSIVE_FIRST: Duration = Duration::from_secs(45);
 const UNRESPONSIVE_MAX: Duration = Duration::from_secs(300);
-/// What is left of a quarantine while fewer endpoints can be heard than must agree: 1 s becomes 200 ms, 60 s become 12 s.
+/// A quarantine is divided by this while fewer endpoints have a vote than must agree: 1 s becomes 200 ms, 60 s become
+/// 12 s.
 const SHORTAGE_DIVISOR: u32 = 5;
-/// The longest rest of a quarantine while nobody can be read from: what it says is proved all the same, and who asks for
-/// the tip pauses by himself.
+/// The longest quarantine while no endpoint can be read from. What it reports is proved all the same, and whoever asks
+/// for the tip pauses by himself.
 const LAST_RESORT_COOLDOWN: Duration = Duration::from_millis(200);
-/// How many polls in a row must show the same that is too new: one spoilt answer is none.
+/// How many polls in a row must show the same that is too new: one damaged answer does not count.
 const NEWER_POLLS: u32 = 3;
-/// For how long one that showed the block that was agreed on is not asked for it again, where hashes are asked one by one:
-/// longer than a word on what is final is kept on Solana (`polled`), behind which another block is agreed on.
+/// For how long an endpoint that showed the agreed block is not asked for it again, where each hash is a request.
+/// Longer than a report of what is final is kept on Solana (`poll_cache`), after which another block is agreed on.
 const SHOWN_FOR: Duration = Duration::from_secs(15);
 /// How often an endpoint must report its chain id again: a URL may be pointed to another node at any time.
 const CHAIN_ID_EVERY: Duration = Duration::from_secs(3_600);
-/// After as long without a failure, rests begin small again.
+/// After so long without a failure, cool-downs begin small again.
 const CALM: Duration = Duration::from_secs(60);
 const CALM_AFTER_QUARANTINE: Duration = Duration::from_secs(600);
 
@@ -53,7 +55,7 @@ pub struct Endpoint<D: Dialect> {
     pub id: String,
     pub(crate) learnt: Learnt,
     pub(crate) pace: Pace,
-    /// Of what is asked aside.
+    /// The pace of what is asked aside.
     pub(crate) pace_aside: Pace,
     pub(crate) rpc: Rpc,
     statuses: Endpoints,
@@ -66,7 +68,7 @@ struct Standing<D: Dialect> {
     /// When it last reported the chain id of the network.
     chain_polled_at: Option<Instant>,
     said: Option<Said>,
-    /// The block that was agreed on and that it showed last, and when it was asked for that.
+    /// The agreed block that it showed last, and when it was asked for it.
     shown: Option<(BlockRef, Instant)>,
     memory: D::Memory,
     trouble: Option<Trouble>,
@@ -81,17 +83,18 @@ struct Standing<D: Dialect> {
     newer: Option<(D::Error, String, u32)>,
     /// How many polls it has answered.
     answers: u64,
-    /// Its last poll came within the time that others wait for it.
+    /// Its last poll was answered within the time that others wait for it.
     prompt: bool,
-    /// Moving average of a request; `None` before the first.
+    /// Moving average of a request; `None` before the first one.
     latency_ms: Option<u64>,
-    /// What to know of it while it is healthy: how it came back, what it lacked last, and what nobody else checks.
+    /// What an operator should know of it while it is healthy: how it came back, what was missing last, and what no
+    /// other endpoint checks.
     note: String,
     not_found: String,
     unchecked: &'static str,
 }
 
-/// What it said in its last good poll.
+/// What it reported in its last good poll.
 pub(crate) struct Said {
     pub(crate) latest: BlockRef,
     /// The newest final number by each rule.
@@ -107,40 +110,40 @@ struct Trouble {
     quarantined: bool,
     wrong_chain: bool,
     since: Instant,
-    /// From when it rests, and for how long where it is not lacked.
+    /// When its cool-down began, and how long that is while enough endpoints remain.
     from: Instant,
     cooldown: Duration,
 }
 
-/// It let a request wait in vain.
+/// It timed out.
 #[derive(Clone, Debug)]
 struct Unresponsive {
     why: String,
-    /// Until when it is not waited for, and for how long that was to be.
+    /// Until when it counts as unresponsive, and for how long that was to be.
     until: Instant,
     cooldown: Duration,
 }
 
-/// What is lacked while an endpoint rests.
+/// What is missing while an endpoint cools down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shortage {
     Nothing,
-    /// Fewer can be heard than must agree on what is final.
+    /// Fewer have a vote than must agree on what is final.
     Votes,
-    /// Nobody can be read from.
+    /// No endpoint can be read from.
     Everybody,
 }
 
-/// Of how much use an endpoint is now, the best first.
+/// How useful an endpoint is now, the best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Availability {
     /// Healthy.
     Good,
-    /// It failed, and has rested.
+    /// It failed, and its cool-down is over.
     Again,
     /// It failed a moment ago.
     CoolingDown,
-    /// It said that it must be left alone, or has not reported its chain id, or is in quarantine.
+    /// It refused requests for their rate, or has not reported its chain id, or is in quarantine.
     None,
 }
 
@@ -174,17 +177,18 @@ impl<D: Dialect> Endpoint<D> {
         })
     }
 
-    /// The same endpoint, for who must own what it asks.
+    /// The same endpoint, for a caller who must own it.
     pub fn share(&self) -> Arc<Self> {
         self.me.upgrade().expect("`new` makes it inside of an Arc, which whoever calls this holds")
     }
 
-    /// Its own newest block, as far as it reported it.
+    /// Its own newest block, if it reported one.
     pub fn head(&self) -> Option<u64> {
         self.lock().said.as_ref().map(|said| said.latest.number)
     }
 
-    /// Its own newest block, while it lies below `number` and the endpoint is healthy: then it need not be asked for that one.
+    /// Its own newest block, while that is below `number` and the endpoint is healthy: then it need not be asked for
+    /// `number`.
     pub fn head_below(&self, number: u64) -> Option<u64> {
         self.vote(Instant::now(), |said| said.latest.number).filter(|head| *head < number)
     }
@@ -200,7 +204,7 @@ impl<D: Dialect> Endpoint<D> {
         self.lock().latency_ms
     }
 
-    /// Of how much use it is.
+    /// How useful it is now.
     pub(crate) fn standing(&self, now: Instant) -> Availability {
         let standing = self.lock();
         if standing.chain_polled_at.is_none() || self.learnt.cooldown(now).is_some() {
@@ -218,18 +222,18 @@ impl<D: Dialect> Endpoint<D> {
         self.lock().trouble.is_some_and(|trouble| trouble.wrong_chain)
     }
 
-    /// Whether it cannot be asked now, and would be believed.
+    /// Whether it cannot be asked now, but would be believed.
     pub(crate) fn response_would_count(&self, now: Instant) -> bool {
         self.standing(now) == Availability::None && !self.is_quarantined()
     }
 
-    /// What it said in its last poll, while it is healthy.
+    /// What it reported in its last poll, while it is healthy.
     pub(crate) fn vote<T>(&self, now: Instant, read: impl FnOnce(&Said) -> T) -> Option<T> {
         (self.standing(now) == Availability::Good).then_some(())?;
         self.lock().said.as_ref().map(read)
     }
 
-    /// Takes the right to poll it, when it is due: one poll at a time, none while it rests.
+    /// Takes the right to poll it, when it is due: one poll at a time, none while it cools down.
     pub(crate) fn begin_poll(&self, shortage: Shortage, now: Instant) -> bool {
         let is_due = self.cools_down_until(shortage).is_none_or(|until| until <= now);
         let mut standing = self.lock();
@@ -238,7 +242,7 @@ impl<D: Dialect> Endpoint<D> {
         begins
     }
 
-    /// Until when it is not polled; `None` when it does not rest.
+    /// Until when it is not polled; `None` when it does not cool down.
     pub(crate) fn cools_down_until(&self, shortage: Shortage) -> Option<Instant> {
         let of_trouble = self.lock().trouble.map(|trouble| trouble.until(shortage));
         let last_resort = (shortage == Shortage::Everybody).then_some(LAST_RESORT_COOLDOWN);
@@ -265,7 +269,7 @@ impl<D: Dialect> Endpoint<D> {
         self.lock().answers
     }
 
-    /// Whether it has shown `agreed` a moment ago, and need not do so again.
+    /// Whether it has shown `agreed` a moment ago, and need not show it again.
     pub(crate) fn has_shown(&self, agreed: BlockRef, now: Instant) -> bool {
         let mut standing = self.lock();
         let said = standing.said.as_ref().filter(|said| said.hashes.get(&agreed.number) == Some(&agreed.hash));
@@ -286,8 +290,9 @@ impl<D: Dialect> Endpoint<D> {
         self.lock().trouble.is_some_and(|trouble| trouble.quarantined)
     }
 
-    /// A poll that began at `begun` reported this, and the chain id if `with_chain`. It ends a quarantine that was there when
-    /// it began: who calls has seen that the word is proved. It ends a pause too, which was over or is cut short.
+    /// A poll that began at `begun` reported this, and the chain id if `with_chain`. It ends a quarantine that began
+    /// before the poll, for the caller has seen that the report is proved. It also ends a pause that began before the
+    /// poll.
     pub(crate) fn polled(&self, dialect: &D, report: HeadReport<D::Marks>, begun: Instant, with_chain: bool) {
         let latest = report.latest.number;
         self.learnt.answered(begun);
@@ -311,12 +316,12 @@ impl<D: Dialect> Endpoint<D> {
         self.answered(begun, Some(latest));
     }
 
-    /// How much longer it is to be left alone, as it refused requests for their rate; 0 where it did not.
+    /// How much longer it must be left alone because it refused requests for their rate; 0 where it did not.
     pub fn cooldown(&self) -> Duration {
         self.learnt.cooldown(Instant::now()).unwrap_or_default()
     }
 
-    /// It answered to what was asked at `begun`. An answer to an earlier question takes back no later failure.
+    /// It answered what was asked at `begun`. An answer does not undo a failure that came after its question.
     pub fn answered(&self, begun: Instant, latest: Option<u64>) {
         let mut standing = self.lock();
         match standing.trouble {
@@ -367,7 +372,7 @@ impl<D: Dialect> Endpoint<D> {
         self.statuses.failed(self.index, state, &error.to_string());
     }
 
-    /// It let a request wait in vain, whatever else it answers. Each such time that comes behind a rest makes the rest longer.
+    /// It timed out, whatever else it answers. Each timeout after it was unresponsive makes the next such time longer.
     pub(crate) fn was_unresponsive(&self, why: &D::Error, now: Instant) {
         let random = self.spread(now);
         let mut standing = self.lock();
@@ -380,7 +385,7 @@ impl<D: Dialect> Endpoint<D> {
         standing.unresponsive = Some(Unresponsive { why: why.to_string(), until: now + cooldown, cooldown });
     }
 
-    /// Why nobody waits for it now who has others.
+    /// Why nobody waits for it now who has others; `None` while it is responsive.
     pub(crate) fn unresponsive(&self, now: Instant) -> Option<String> {
         let standing = self.lock();
         standing
@@ -390,17 +395,17 @@ impl<D: Dialect> Endpoint<D> {
             .map(|unresponsive| unresponsive.why.clone())
     }
 
-    /// It refuses such calls until a person does something about it: `why`, and what.
+    /// It refuses such calls until a person acts: `why` says what to do.
     pub fn refuses(&self, method: &'static str, why: &str) {
         self.statuses.refuses(self.index, method, &self.clean(why));
     }
 
-    /// It answered such a call. Of what is named by its method alone the pool says so.
+    /// It answered such a call. The pool reports calls that are named by their method alone.
     pub fn serves(&self, method: &str) {
         self.statuses.serves(self.index, method);
     }
 
-    /// It has not what it was asked for: no failure, and reported with its status while it is healthy.
+    /// It does not have what it was asked for. That is no failure; its status shows it while it is healthy.
     pub(crate) fn not_found(&self, error: &D::Error) {
         self.lock().not_found = error.to_string();
     }
@@ -422,7 +427,7 @@ impl<D: Dialect> Endpoint<D> {
         newer.filter(|(.., polls)| *polls >= NEWER_POLLS).map(|(error, what, _)| (error, what))
     }
 
-    /// What a poll showed of that kind; `None` when it ended otherwise.
+    /// What a poll showed that only a newer version can prove; `None` when it ended otherwise.
     pub(crate) fn set_newer(&self, shown: Option<(D::Error, String)>) {
         let mut standing = self.lock();
         let before = standing.newer.take();
@@ -459,7 +464,7 @@ impl<D: Dialect> Endpoint<D> {
         self.lock().unchecked = unchecked;
     }
 
-    /// Spreads the rests of endpoints, so that they are not all asked again at once. No secret hangs on it.
+    /// Varies the cool-downs of endpoints, so that they are not all asked again at once. No secret depends on it.
     fn spread(&self, now: Instant) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.index, &self.id, now.into_std()).hash(&mut hasher);
@@ -587,7 +592,7 @@ mod tests {
         for _ in 0..6 {
             assert_eq!(endpoint.unresponsive(now), None);
             endpoint.was_unresponsive(&why, now);
-            // What was asked at the same time says the same.
+            // A request that was under way at the same time fails alike.
             endpoint.was_unresponsive(&why, now);
             assert!(endpoint.unresponsive(now).is_some_and(|text| text.contains("no answer")));
             let cooldown = endpoint.lock().unresponsive.as_ref().expect("it was silent").cooldown;

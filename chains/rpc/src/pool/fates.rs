@@ -1,7 +1,8 @@
 //! What became of a transaction, by all endpoints that may know it.
 //!
-//! Promises: one that knows its block ends the search; every other one is asked before the transaction counts as unknown, and one
-//! that could not be asked leaves it open, for it may know the block. Believes no block that it is reported: who asks reads it.
+//! Promises: an endpoint that knows the transaction's block ends the search. All others are asked before the
+//! transaction counts as unknown. One that could not be asked leaves it open, for it may know the block. The reported
+//! block is not believed: the caller reads it.
 
 use futures_util::future::BoxFuture;
 use landfall_chain::{BlockRef, Fate};
@@ -12,8 +13,9 @@ use crate::pool::endpoint::Endpoint;
 use crate::pool::reads::{Need, Responses};
 
 impl<D: Dialect> Pool<D> {
-    /// The fate of a transaction at the final block `at`, as `read` asks one endpoint for it. That it can never land is believed when
-    /// as many report it as must agree: one without its receipt cannot tell whether it used up its nonce itself.
+    /// The fate of a transaction at the final block `at`, as `read` asks one endpoint for it. That it can never land
+    /// is believed when as many endpoints report it as must agree: one that has no receipt of it cannot know whether
+    /// the transaction itself used up its nonce.
     ///
     /// # Errors
     /// What no endpoint can answer.

@@ -1,8 +1,8 @@
-//! Who leads among the endpoints, and what is lacked while some of them rest.
+//! Who leads among the endpoints, and how many are missing while some of them cool down.
 //!
-//! Promises: no block below what was agreed to be final is ever the newest; who strays from the branch that most follow
-//! does not lead, nor who was silent beside one that was not; while nobody can be read from, the first that
-//! may be asked again is waited for, and for a second at most.
+//! Promises: the newest block is never below what was agreed to be final. An endpoint in the minority does not lead
+//! while another can, nor an unresponsive one beside one that responds. While no endpoint can be read from, a poll
+//! waits for the first that may be asked again, for a second at most.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +16,19 @@ use crate::pool::Pool;
 use crate::pool::agree::is_below;
 use crate::pool::endpoint::{Endpoint, Shortage};
 
-/// How long a poll waits for the first endpoint to have rested, where nobody can be asked before.
+/// How long a poll waits for the first cool-down to end, where no endpoint can be asked before.
 const FIRST_COOLED_DOWN_MAX: Duration = Duration::from_secs(1);
-/// How long a poll that nobody has answered yet leaves those alone that failed, before they are asked again beside those that are
-/// silent: who asks for the tip pauses only between his calls.
+/// After how long a poll that has no answer yet asks those again that failed, beside those that have not answered. A
+/// caller of the tip pauses only between his calls.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// How many blocks ahead another branch may be without taking the lead, while nobody can report which will win.
+/// How many blocks ahead another branch may be without leading, while it is open which branch will win.
 const AHEAD_MAX: u64 = 1;
 
 impl<D: Dialect> Pool<D> {
-    /// The newest block that a healthy endpoint reported; who reported it leads from now on, and before others at its number.
-    /// Who ends below the newest block that was `agreed` to be final lags, or is not on that chain: he does not lead.
+    /// The newest block of the best healthy endpoint, which leads from now on. The best is not in the minority, not
+    /// unresponsive, and has the highest number; at the same number the leader stays, else the fastest leads. An
+    /// endpoint that ends below the newest block that was `agreed` to be final lags, or is on another chain: it does
+    /// not lead.
     pub(crate) fn lead(&self, agreed: Option<BlockRef>) -> Result<BlockRef, D::Error> {
         let (mut leader, now) = (self.leader(), Instant::now());
         let (above, below): (Vec<_>, Vec<_>) = self.heads().partition(|(latest, _)| reaches(latest, agreed.as_ref()));
@@ -38,7 +40,7 @@ impl<D: Dialect> Pool<D> {
             let endpoint = &self.endpoints[*index];
             // Its newest blocks would be read elsewhere, and may not be there yet.
             let is_unresponsive = endpoint.unresponsive(now).is_some();
-            // Of two branches, who has not answered this time speaks of what was.
+            // With two branches, an endpoint that has not answered this poll reports an old state.
             let leads = *leader == Some(endpoint.index) && !(is_split && endpoint.is_polled());
             let slowness = endpoint.latency_ms().unwrap_or(u64::MAX);
             let reach = latest.number + if is_split && leads { AHEAD_MAX } else { 0 };
@@ -65,7 +67,7 @@ impl<D: Dialect> Pool<D> {
         self.endpoints.iter().enumerate().filter_map(head)
     }
 
-    /// What is lacked now, while some endpoints rest.
+    /// What is missing now, while some endpoints cool down.
     pub(crate) fn shortage(&self) -> Shortage {
         let agreed = self.agreement().newest();
         match self.heads().filter(|(latest, _)| reaches(latest, agreed.as_ref())).count() {
@@ -75,7 +77,7 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// When the first endpoint will have rested, where nobody can be read from or asked before and that is soon.
+    /// When the first cool-down ends, where no endpoint can be read from or asked before, and that is soon.
     pub(crate) fn first_cooled_down(&self) -> Option<Instant> {
         if self.shortage() != Shortage::Everybody || self.endpoints.iter().any(|endpoint| endpoint.is_polled()) {
             return None;
@@ -85,7 +87,8 @@ impl<D: Dialect> Pool<D> {
         (first <= Instant::now() + FIRST_COOLED_DOWN_MAX).then_some(first)
     }
 
-    /// When the first endpoint of which no poll is under way may be asked again, behind those that were asked at `asked_at`.
+    /// When the first endpoint without an open poll may be asked again; those of the last round were asked at
+    /// `asked_at`.
     pub(crate) fn next_poll(&self, asked_at: Instant) -> Option<Instant> {
         let shortage = self.shortage();
         let idle = self.endpoints.iter().filter(|endpoint| !endpoint.is_polled());

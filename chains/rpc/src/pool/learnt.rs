@@ -1,8 +1,8 @@
-//! What one endpoint was found to serve: batches or none, how many calls in a request, how wide a range of a search, which
-//! methods, and when it may be asked again. How fast it may be asked is `pace`'s.
+//! What one endpoint was found to serve: batches or none, how many calls in a request, how wide a range of a search,
+//! which methods, and when it may be asked again. How fast it may be asked is `pace`'s.
 //!
-//! Promises: what is learnt only ever makes us ask for less or later, so it cannot make an answer wrong. All of it is
-//! forgotten with the process, and what is not served after ten minutes.
+//! Promises: what is learnt only makes us ask for less or later, so it cannot make an answer wrong. All of it is
+//! forgotten with the process; that something is not served, after ten minutes.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,13 +16,14 @@ use crate::pool::calls::Weight;
 /// How many blocks one range of a search covers at first, and at most: reth serves as many.
 const RANGE_FIRST: u64 = 100;
 const RANGE_MAX: u64 = 100_000;
-/// How long an endpoint is left alone that says "too much" and not for how long, and at most.
+/// How long an endpoint is left alone that reports too much without a time, and at most.
 const COOLDOWN_DEFAULT: Duration = Duration::from_secs(1);
 const COOLDOWN_MAX: Duration = Duration::from_secs(300);
-/// How long an endpoint is believed that it does not serve a method, or a batch: plans change, and nodes are mended.
+/// How long a refusal of a method, or of batches, is believed: plans change, and nodes are repaired.
 const UNSUPPORTED: Duration = Duration::from_secs(600);
 
-/// An answer of more bytes makes the next requests smaller: it stands in memory whole, as do those that are asked ahead.
+/// An answer of more bytes makes the next requests smaller: all of it is held in memory, as are those that are asked
+/// ahead.
 const ANSWER_BYTES_WANTED: usize = 16 << 20;
 
 #[derive(Debug)]
@@ -33,9 +34,10 @@ struct Facts {
     batch: usize,
     /// What the endpoint says it serves at most; a batch grows up to here again.
     batch_most: usize,
-    /// How many calls one request may hold that are asked aside. It only shrinks: of their answers nothing else is learnt.
+    /// How many calls that are asked aside one request may hold. It only shrinks: nothing else is learnt of their
+    /// answers.
     batch_aside: usize,
-    /// That it refuses batches as a whole; and those that are asked aside.
+    /// That it refuses batches as a whole; and batches that are asked aside.
     no_batches: Option<NoBatches>,
     no_batches_aside: Option<NoBatches>,
     range: u64,
@@ -46,21 +48,21 @@ struct Facts {
     unsupported: BTreeMap<&'static str, Instant>,
 }
 
-/// It refused a batch as a whole, and served a call of it that was asked for by itself.
+/// It refused a batch as a whole, and served a call of it that was asked for alone.
 #[derive(Clone, Debug)]
 struct NoBatches {
     since: Instant,
     said: String,
-    /// What it said may also be said of what was asked lately.
+    /// Its message may also mean how much was asked lately.
     is_doubtful: bool,
 }
 
-/// It said that it was asked too much.
+/// It reported that it was asked too much.
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     from: Instant,
     until: Instant,
-    /// It said for how long: then nothing cuts it short.
+    /// It reported for how long: then nothing makes it shorter.
     is_named: bool,
 }
 
@@ -91,11 +93,11 @@ impl Learnt {
         if refused.as_ref().is_some_and(is_believed) { 1 } else { batch }
     }
 
-    /// It refused a batch of such weight with these words, and served a call of it that was asked for by itself.
+    /// It refused a batch of such weight with this message, and served a call of it that was asked for alone.
     pub(crate) fn batch_refused(&self, said: &str, limit: Option<Limit>, weight: Weight, now: Instant) {
         let refused = NoBatches { since: now, said: said.to_owned(), is_doubtful: limit.is_some_and(is_rate) };
         let mut facts = self.facts();
-        // What holds for light calls holds for heavy ones; the other way round nobody knows better.
+        // What holds for light calls holds for heavy ones; the reverse is not known.
         if weight == Weight::Counts {
             facts.no_batches = Some(refused.clone());
         }
@@ -111,7 +113,7 @@ impl Learnt {
         }
     }
 
-    /// What to know of an endpoint that serves no batches; empty where it does.
+    /// What an operator should know of an endpoint that serves no batches; empty where it does.
     pub(crate) fn why_no_batches(&self) -> String {
         let facts = self.facts();
         match (&facts.no_batches, &facts.no_batches_aside) {
@@ -130,7 +132,7 @@ impl Learnt {
         self.facts().range
     }
 
-    /// Whether it is not known to lack the method now.
+    /// Whether it has not refused the method in the last ten minutes.
     pub(crate) fn is_served(&self, method: &str, now: Instant) -> bool {
         let said_at = self.facts().unsupported.get(method).copied();
         said_at.is_none_or(|said_at| now.duration_since(said_at) >= UNSUPPORTED)
@@ -142,7 +144,7 @@ impl Learnt {
         until.checked_duration_since(now).filter(|cooldown| !cooldown.is_zero())
     }
 
-    /// Until when the endpoint is not polled; a pause that it did not name itself is no longer than `most`.
+    /// Until when the endpoint is not polled. A pause that it did not name itself is no longer than `most`.
     pub(crate) fn cools_down_until(&self, most: Option<Duration>) -> Option<Instant> {
         let Pause { from, until, is_named } = self.facts().pause?;
         Some(most.filter(|_| !is_named).map_or(until, |most| until.min(from + most)))
@@ -154,14 +156,14 @@ impl Learnt {
         facts.pause = facts.pause.filter(|pause| pause.from > begun);
     }
 
-    /// A request with `calls` calls, which weigh so much, met a limit; one to `method` did.
+    /// A request of so many `calls` of such weight met a limit, or its call of `method` did.
     pub(crate) fn refused(&self, limit: Limit, method: &'static str, calls: usize, weight: Weight, now: Instant) {
         let mut facts = self.facts();
         match limit {
             Limit::BatchTooLarge { most } if calls > 1 => {
                 let most = most.and_then(|most| usize::try_from(most).ok()).filter(|most| *most < calls);
                 let most = most.unwrap_or(calls / 2);
-                // As many light ones may do where so many heavy ones do not; the other way round nobody knows better.
+                // As many light ones may be served where so many heavy ones are not; the reverse is not known.
                 facts.batch_aside = facts.batch_aside.min(most).max(1);
                 if weight == Weight::Counts {
                     facts.batch_most = facts.batch_most.min(most).max(1);
@@ -193,7 +195,7 @@ impl Learnt {
 
     /// The answers to a request with `calls` calls had so many bytes.
     pub(crate) fn sent(&self, calls: usize, bytes: usize) {
-        // One call cannot be made smaller here: how wide a range is, is learnt of ranges.
+        // One call cannot be made smaller here: the width of a range is learnt from ranges.
         if calls < 2 {
             return;
         }
@@ -206,7 +208,7 @@ impl Learnt {
         }
     }
 
-    /// A range of `width` blocks was too much; whether a narrower one is worth a try.
+    /// A range of `width` blocks was too much. Returns whether a narrower one is worth a try.
     pub(crate) fn range_refused(&self, limit: Limit, width: u64) -> bool {
         let mut facts = self.facts();
         let suggested = match limit {
@@ -218,7 +220,7 @@ impl Learnt {
             | Limit::Pruned
             | Limit::Unsupported => return false,
         };
-        // A suggestion that is no narrower than what was refused helps nobody.
+        // A suggestion that is no narrower than what was refused is of no use.
         let narrower = suggested.filter(|suggested| *suggested < width).unwrap_or(width / 2).max(1);
         if matches!(limit, Limit::RangeTooWide { .. }) {
             facts.range_most = facts.range_most.min(narrower);

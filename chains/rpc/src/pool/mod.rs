@@ -1,11 +1,11 @@
 //! The endpoints of one network: which is asked, what they agree on, and what is known of each.
 //!
-//! Promises: the newest block of the best endpoint counts, but never one below what was agreed to be final; a slow or
-//! failing one delays nobody: polls run beside each other, one of each endpoint at a time, and outlive the call that
-//! began them. Who rests is asked earlier where it is lacked, and waited for a little where there is nobody else; who failed
-//! is asked again while all others are silent.
-//! Deliberately not here: what the endpoints are asked (the family's), who serves a read (`reads`), whether they agree
-//! (`agree`), which branch they follow (`branches`), who leads (`heads`), when nobody knows a transaction (`fates`).
+//! Promises: the newest block of the best endpoint counts, but never one below what was agreed to be final. A slow or
+//! failing endpoint delays nobody: polls run beside each other, one of each endpoint at a time, and outlive the call
+//! that began them. Cool-downs are shorter while too few endpoints remain; where none remains, a poll waits a little
+//! for the first to end. An endpoint that failed is asked again while all others have not answered. Deliberately not
+//! here: what the endpoints are asked (the family's), who serves a read (`reads`), whether they agree (`agree`), which
+//! branch they follow (`branches`), who leads (`heads`), what became of a transaction (`fates`).
 
 pub(crate) mod agree;
 pub(crate) mod branches;
@@ -40,7 +40,7 @@ use crate::pool::places::{EndpointUrl, Place};
 use crate::pool::poll::{GRACE, Polling};
 use crate::pool::wake::WakeUp;
 
-/// How many endpoints must agree on what is final, where as many are configured and nothing else is.
+/// How many endpoints must agree on what is final, where as many are configured and nothing else is set.
 const AGREE_DEFAULT: usize = 2;
 
 /// The endpoints of one network.
@@ -52,7 +52,7 @@ pub struct Pool<D: Dialect> {
     statuses: Endpoints,
     agreement: Mutex<Agreement>,
     branches: Mutex<Branches>,
-    /// Whose newest block was reported last: it is asked first, so that what follows is of the same branch.
+    /// Whose newest block was reported last: it is asked first, so that the next reads are of the same branch.
     leader: Mutex<Option<usize>>,
     polls: Mutex<JoinSet<()>>,
     news: Arc<Notify>,
@@ -114,11 +114,11 @@ impl<D: Dialect> Pool<D> {
         &self.dialect
     }
 
-    /// Sets how many endpoints must agree on what is final; two, or one where there is one, if this is not called.
-    /// While the pool is at work a person may override it: [`Endpoints::override_agree`].
+    /// Sets how many endpoints must agree on what is final. Without this call it is two, or one where there is only
+    /// one. An operator may override it at run time: [`Endpoints::override_agree`].
     ///
     /// # Errors
-    /// More than are configured, and none.
+    /// More than are configured, and zero.
     pub fn set_agree(&self, agree: usize) -> Result<(), RpcError> {
         let (chain, endpoints) = (self.chain, self.endpoints.len());
         if !(1..=endpoints).contains(&agree) {
@@ -133,12 +133,12 @@ impl<D: Dialect> Pool<D> {
         self.statuses.clone()
     }
 
-    /// Told when there may be a new block, as far as `ws` URLs say so while [`Pool::listen`] runs.
+    /// Notified when there may be a new block, if a `ws` URL says so while [`Pool::listen`] runs.
     pub fn wake_up(&self) -> Arc<Notify> {
         Arc::clone(&self.wake_up)
     }
 
-    /// Listens for wake-ups, for ever. Without a `ws` URL there is nothing to hear.
+    /// Listens for wake-ups, for ever. Without a `ws` URL it does nothing.
     pub fn listen(&self) -> impl Future<Output = ()> + Send + use<D> {
         let listeners: Vec<_> = self.wake_ups.iter().cloned().map(WakeUp::listen).collect();
         async move {
@@ -166,17 +166,17 @@ impl<D: Dialect> Pool<D> {
     /// Where the chain ends, and what is final.
     ///
     /// # Errors
-    /// When nobody reports, or nobody tells of a newest block that reaches what is final.
+    /// When no endpoint is healthy, or none reports a newest block that reaches what is final.
     pub async fn tip(&self) -> Result<Tip, D::Error> {
         let mut votes = self.poll_and_hear().await;
-        // Nothing was ever final, and a hash is all that lacks: worth another request, once.
+        // Nothing was ever final, and only a hash is missing: worth another request, once.
         if self.agreement().is_first_to_come() {
             votes = self.poll_and_hear().await;
         }
         if votes.is_empty() {
             return Err(self.nobody());
         }
-        // What is agreed is taken once: another call may add to it meanwhile, and the newest block must reach it.
+        // What is agreed is read once: another call may add to it meanwhile, and the newest block must reach it.
         let (finalized, tiers, waiting, newest) = {
             let agreement = self.agreement();
             (agreement.finalized(), agreement.tiers(), agreement.waiting(), agreement.newest())
@@ -185,10 +185,11 @@ impl<D: Dialect> Pool<D> {
         Ok(Tip { latest: self.lead(newest)?, finalized, tiers, waiting, forked })
     }
 
-    /// The block at `number`, when it is final and as many endpoints as must agree show the same.
+    /// The block at `number`, when it is final and as many endpoints as must agree show the same. `None` when too few
+    /// agree.
     ///
     /// # Errors
-    /// When no endpoint is healthy; too few that agree are `None`.
+    /// When no endpoint is healthy.
     pub async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, D::Error> {
         let must = self.statuses.agree();
         let agreed = || Agreement::at(&self.hear(), number, must);
@@ -202,19 +203,19 @@ impl<D: Dialect> Pool<D> {
         if self.good().next().is_none() { Err(self.nobody()) } else { Ok(None) }
     }
 
-    /// Records that an answer of the endpoint named `id` was found to be a lie, after the call had ended well.
+    /// Records that an answer of the endpoint named `id` was false, after the call had succeeded.
     pub fn disprove(&self, id: &str, error: &D::Error) {
         if let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.id == id) {
             endpoint.failed(error);
         }
     }
 
-    /// Asks for the newest blocks again, as far as endpoints are due, for who waits for one to get there.
+    /// Polls the endpoints that are due, for a caller who waits until one of them has come further.
     pub async fn look(&self) {
         self.poll(&BTreeSet::new(), Wait::Grace, || false).await;
     }
 
-    /// How many endpoints must say the same before it counts.
+    /// How many endpoints must report the same before it counts.
     pub fn must_agree(&self) -> usize {
         self.statuses.agree()
     }
@@ -233,10 +234,10 @@ impl<D: Dialect> Pool<D> {
             self.begin_polls(numbers);
         }
         let (mut give_up, mut asked_at): (Option<Instant>, _) = (None, Instant::now());
-        // By then the polls that began first have ended, and whoever called may hear that nobody answers.
+        // By then the polls that began first have ended, and the caller may learn that no endpoint answers.
         let again_until = asked_at + CALL_TIMEOUT;
         loop {
-            // First in line for news, then looking: nothing that comes between is missed.
+            // First register for news, then check: nothing that comes between is missed.
             let news = self.news.notified();
             tokio::pin!(news);
             news.as_mut().enable();
@@ -258,7 +259,7 @@ impl<D: Dialect> Pool<D> {
                 continue;
             }
             if give_up.is_some() {
-                // Its answer is taken when it comes; nobody waits for it until it is faster.
+                // Its answer is used when it comes; nobody waits for it until it is faster.
                 open().for_each(|endpoint| endpoint.set_prompt(false));
                 return;
             }
@@ -275,8 +276,8 @@ impl<D: Dialect> Pool<D> {
             (&agreement.wanted() | numbers, agreement.finalized().filter(|_| self.must_agree() > 1))
         };
         let compared = self.branches().wanted();
-        // Whoever is not needed to agree may be on another fork, and show it by the block that was agreed on: of each such
-        // block once, where a hash is a request of its own.
+        // An endpoint that is not needed to agree may be on another fork. The agreed block shows it. Where a hash is a
+        // request of its own, each such block is asked for once.
         let may_convict = self.endpoints.len() > self.must_agree();
         let must_show = |endpoint: &Endpoint<D>, agreed: BlockRef| {
             endpoint.is_quarantined() || may_convict && (D::BATCH_MAX > 1 || !endpoint.has_shown(agreed, now))
@@ -294,7 +295,7 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// What the healthy endpoints say, taken into the agreement.
+    /// The votes of the healthy endpoints, after they were counted in the agreement.
     fn hear(&self) -> Vec<Vote> {
         let (must, now) = (self.statuses.agree(), Instant::now());
         self.report_what_is_not_checked(must);
@@ -336,7 +337,7 @@ impl<D: Dialect> Pool<D> {
         self.endpoints.iter().filter(move |endpoint| endpoint.standing(now) == Availability::Good)
     }
 
-    /// How many endpoints could report about a block: all but those of another chain.
+    /// How many endpoints could report a block: all but those of another chain.
     pub fn of_this_chain(&self) -> usize {
         self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain()).count()
     }
@@ -360,8 +361,8 @@ impl<D: Dialect> Pool<D> {
         RpcError::NoEndpoint { chain: self.chain, reasons, permanent: self.of_this_chain() == 0 }.into()
     }
 
-    /// What the last polls of all endpoints showed alike that only a newer version can prove: then it is a fork of the
-    /// chain, and no lie of one.
+    /// What only a newer version can prove, when the last polls of all endpoints showed the same: then it is a fork of
+    /// the chain, and not one endpoint's lie.
     fn newer(&self) -> Option<D::Error> {
         let mut shown = self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain()).map(|one| one.newer());
         let (error, first) = shown.next()??;

@@ -1,7 +1,7 @@
 //! How one read went at the endpoints that were asked for it, one after the other.
 //!
-//! Promises: what one endpoint alone does not understand is its own failure; what it has not is none; that an upgrade is
-//! needed is an answer only when no endpoint says otherwise, and two say so where there are two.
+//! Promises: what one endpoint alone does not understand is its own failure. What it does not have is no failure. That
+//! an upgrade is needed is the answer only when no endpoint contradicts it, and two report it where there are two.
 
 use landfall_chain::BlockRef;
 
@@ -14,7 +14,7 @@ use crate::pool::reads::Need;
 pub(crate) struct Outcome<'a, D: Dialect> {
     pool: &'a Pool<D>,
     last: Option<D::Error>,
-    /// Who says that this version is too old for a block.
+    /// Which endpoints show a block that this version is too old for.
     too_new: Vec<(&'a Endpoint<D>, BlockRef, D::Error)>,
 }
 
@@ -41,17 +41,17 @@ impl<'a, D: Dialect> Outcome<'a, D> {
         Ok(())
     }
 
-    /// An endpoint is not asked again: its failure is known, and counted once.
+    /// An endpoint that failed before is not asked again: its failure is known, and counted once.
     pub(crate) fn failed_before(&mut self, error: &D::Error) {
         self.last = Some(error.clone());
     }
 
-    /// Another endpoint's answer was understood: then who showed something newer is wrong.
+    /// Another endpoint's answer was understood: then one that showed something newer is wrong.
     pub(crate) fn one_understands(&mut self) {
         self.one_understands_through(u64::MAX);
     }
 
-    /// The same of an answer that ends at block `last`: of later ones it says nothing.
+    /// The same for an answer that ends at block `last`: it says nothing of later blocks.
     pub(crate) fn one_understands_through(&mut self, last: u64) {
         for (endpoint, _, error) in self.too_new.extract_if(.., |(_, block, _)| block.number <= last) {
             endpoint.failed(&endpoint.alone(&error));
@@ -73,13 +73,13 @@ impl<'a, D: Dialect> Outcome<'a, D> {
         alone
     }
 
-    /// What was shown that only a newer version could judge, and that nobody who was asked has refuted.
+    /// What was shown that only a newer version could judge, and that no other answer refuted.
     pub(crate) fn newer(self) -> Option<D::Error> {
         let (endpoint, _, error) = self.too_new.first()?;
         Some(self.upgrade_needed().unwrap_or_else(|| endpoint.alone(error)))
     }
 
-    /// That an upgrade is needed, where no endpoint says otherwise, and two say so where there are two.
+    /// That an upgrade is needed, where no endpoint contradicts it, and two report it where there are two.
     fn upgrade_needed(&self) -> Option<D::Error> {
         let (_, block, error) = self.too_new.first()?;
         let alike = self.too_new.iter().filter(|(_, other, _)| other == block).count();
@@ -97,12 +97,12 @@ impl<D: Dialect> Endpoint<D> {
         self.unusable(D::BLOCKS, &reason)
     }
 
-    /// Why it reported nothing that others did report.
+    /// Why it did not report what others did.
     pub(crate) fn as_its_own(&self, error: D::Error) -> D::Error {
         if matches!(D::fault(&error), Fault::TooNew { .. }) { self.alone(&error) } else { error }
     }
 
-    /// What it says of a block is no other endpoint's word.
+    /// No other endpoint reports the same of the block.
     fn alone(&self, error: &D::Error) -> D::Error {
         self.unusable(D::BLOCKS, &format!("no other endpoint says so: {error}"))
     }

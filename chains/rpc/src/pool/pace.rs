@@ -1,23 +1,25 @@
-//! How fast one endpoint may be asked: the least time between the beginnings of two requests, learnt from what it refuses.
+//! How fast one endpoint may be asked: the least time between two requests, learnt from what it refuses.
 //!
-//! Promises: an endpoint that never refuses is never waited for. A refusal that names no time doubles the gap, once in three
-//! seconds and up to one second; seconds in which it answers narrow it, and for a minute not down to what was refused. Who
-//! stops waiting takes nobody's turn. All of it is forgotten with the process.
+//! Promises: nobody waits for an endpoint that never refuses. A refusal that names no time doubles the gap, once in
+//! three seconds and up to one second. Seconds in which it answers narrow the gap, but for a minute not down to what
+//! was refused. A caller who stops waiting takes nobody's turn. All of it is forgotten with the process.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The gap after a first refusal, and at most: then an endpoint that refuses everything is asked as often as its pauses let it be.
+/// The gap after a first refusal, and the largest one: with that, an endpoint that refuses everything is asked as
+/// often as its pauses allow.
 const GAP_FIRST: Duration = Duration::from_millis(50);
 const GAP_MAX: Duration = Duration::from_secs(1);
-/// What is refused so soon after a refusal is of the same cause: who counts by the window refuses everything until it ends.
+/// A refusal so soon after another has the same cause: a node that counts by windows refuses everything until its
+/// window ends.
 const EPISODE: Duration = Duration::from_secs(3);
 /// A gap below this is none.
 const GAP_LEAST: Duration = Duration::from_millis(2);
-/// An answer narrows the gap by one part of so many, once in so long: who counts requests by the second refuses before the gap
-/// is far below what he serves.
+/// An answer narrows the gap by one part of so many, once in so long. A node that counts requests by the second
+/// refuses before the gap is far below what it serves.
 const NARROWING: u32 = 8;
 const NARROWING_EVERY: Duration = Duration::from_secs(1);
 /// For so long after a refusal the gap stays a quarter wider than the one that was refused.
@@ -57,10 +59,10 @@ impl Pace {
         self.facts().next().map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
     }
 
-    /// What was asked at `begun` was too much, and it was not said for how long.
+    /// What was asked at `begun` was too much, and the endpoint did not say for how long.
     pub(crate) fn refused(&self, begun: Instant, now: Instant) {
         let mut facts = self.facts();
-        // What was asked before the gap was widened, or just behind it, says nothing of it.
+        // What was asked before the gap was widened, or just after, says nothing of it.
         if facts.refusal.is_some_and(|refusal| begun < refusal.at + EPISODE) {
             return;
         }
@@ -91,7 +93,7 @@ impl Pace {
     }
 
     fn facts(&self) -> MutexGuard<'_, Facts> {
-        // Each write leaves it whole: a panic elsewhere says nothing of it.
+        // Each write leaves it whole: a panic elsewhere does not matter.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -135,8 +137,8 @@ mod tests {
         }
     }
 
-    /// How many requests were served and refused in each of ten minutes, asked one behind the other by who rests a second
-    /// when he is refused.
+    /// How many requests were served and refused in each of ten minutes, asked one after the other by a caller that
+    /// pauses a second when refused.
     fn minutes(begun: Instant, mut serves: impl FnMut(Instant) -> bool) -> Vec<(u32, u32)> {
         let pace = Pace::default();
         let (mut now, mut reported) = (begun, Vec::new());
@@ -169,7 +171,7 @@ mod tests {
         let buckets = [1, 3, 5, 10, 25, 100].map(|a_second| (60 * a_second, minutes(begun, bucket(a_second, begun))));
         let windows = [10, 40, 100].map(|most| (6 * most, minutes(begun, window(most, begun))));
         for (a_minute, reported) in buckets.into_iter().chain(windows) {
-            // Who learns nothing is refused each second.
+            // A caller that learns nothing is refused each second.
             assert!(reported[0].1 <= 30, "{a_minute}: {reported:?}");
             for (served, refused) in &reported[1..] {
                 assert!(*refused <= 10 && *served > a_minute / 2, "{a_minute}: {reported:?}");

@@ -1,7 +1,7 @@
 //! Where endpoints are: URLs of the configuration, and what may be shown of them.
 //!
-//! Promises: an endpoint is named by host and port, and `#2` behind it where two share them; path, query, credentials and
-//! headers are in no name and no error. `http` and `https` are read from, `ws` and `wss` only wake up.
+//! Promises: an endpoint is named by host and port, and `#2` behind it where two share them. Path, query, credentials
+//! and headers are in no name and no error. `http` and `https` are read from, `ws` and `wss` only wake up.
 
 use landfall_chain::Chain;
 use reqwest::header::HeaderMap;

@@ -1,7 +1,7 @@
-//! One poll of one endpoint, which runs to its end whoever stops waiting for it.
+//! One poll of one endpoint; it runs to its end even if nobody waits for it any more.
 //!
-//! Promises: what it says is taken only when it is proved, and of an endpoint in quarantine only when it shows the block
-//! that several agreed on last. However a poll ends, who waits for news is reported.
+//! Promises: a report is accepted only when it is proved, and from a quarantined endpoint only when it shows the block
+//! that several agreed on last. However a poll ends, those who wait for news are notified.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::dialect::{Dialect, Fault, Question};
 use crate::pool::endpoint::Endpoint;
 
-/// How long the first good answer waits for those of other endpoints that are usually as fast.
+/// How long the first good answer waits for the answers of endpoints that are usually as fast.
 pub(crate) const GRACE: Duration = Duration::from_millis(300);
 
 /// Ends a poll, however it ends.

@@ -1,10 +1,13 @@
 //! Who serves a read, and who serves it when that one fails.
 //!
-//! Promises: a read that fails is tried again at once on each other endpoint that is of use, once. What one endpoint alone
-//! does not understand is its own failure (`outcome`). Who rests is asked only when there is nobody else, or for a second
-//! word, and who was silent not even then while others answer; for any other read who was silent is asked last of the healthy,
-//! and who would have to be waited for (`pace`) behind others that serve the same. Decides nothing about what was read: a
-//! short list is only ever a reason to ask another.
+//! Promises: a read that fails is tried at once on each other useful endpoint, once. What one endpoint alone does not
+//! understand is its own failure (`outcome`). Nothing is decided about what was read: a short list is only a reason to
+//! ask another.
+//!
+//! The order: endpoints that serve the methods; then healthy ones, cooled down ones, those in cool-down. Among equals
+//! these come last: the minority, unresponsive ones, those behind the blocks of the read, those whose turn (`pace`) is
+//! not yet. One in cool-down is asked only when there is no other, or for a second vote; an unresponsive one not for a
+//! second vote while others respond. Quarantined: never.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,16 +30,16 @@ pub struct Need {
     pub methods: &'static [&'static str],
 }
 
-/// What several endpoints told of one thing.
+/// What several endpoints reported of one thing.
 #[derive(Debug)]
 pub struct Responses<'a, D: Dialect, T> {
     /// In the order in which they were asked.
     pub reported: Vec<(&'a Endpoint<D>, T)>,
-    /// Who failed at it, and how. Who only lacks it is not among them.
+    /// Who failed at it, and how; without those that only do not have it.
     pub failed: Vec<(&'a Endpoint<D>, D::Error)>,
     /// Why others reported nothing.
     pub missing: Vec<String>,
-    /// One of those has it not, or not yet, and serves all else.
+    /// One of those does not have it (yet), and serves all else.
     pub is_not_found: bool,
     /// Those of them that could not be asked, or failed at it, and whose vote would count.
     pub unanswered: Vec<(&'a Endpoint<D>, String)>,
@@ -46,7 +49,8 @@ impl<D: Dialect> Pool<D> {
     /// Reads from the best endpoint for `need`, and from the next when it fails.
     ///
     /// # Errors
-    /// When all failed, the last failure, or that an upgrade is needed; at once what no other could answer either.
+    /// When all failed, the last failure, or that an upgrade is needed. What no other endpoint could answer either, at
+    /// once.
     pub async fn call<'a, T>(
         &'a self,
         need: Need,
@@ -67,12 +71,12 @@ impl<D: Dialect> Pool<D> {
         Err(outcome.error())
     }
 
-    /// As [`Pool::call`], of a list with an item for each number: for chains that leave out none. An endpoint whose own
-    /// newest block says that it has more than it shows is left for another; the longest list counts, for a reorg may have
-    /// cut it.
+    /// As [`Pool::call`], for a list with an item for each number, on chains that skip none. An endpoint whose own
+    /// newest block says that it has more than it shows is left for another. The longest list counts, for a reorg may
+    /// have made it shorter.
     ///
     /// # Errors
-    /// As [`Pool::call`]; a list that is too short is none.
+    /// As [`Pool::call`]; a short list is no error.
     pub async fn call_range<'a, T: Send>(
         &'a self,
         need: Need,
@@ -109,14 +113,14 @@ impl<D: Dialect> Pool<D> {
             }
         }
         match longest {
-            // Who has none of the blocks says nothing of what others show in them.
+            // An endpoint that has none of the blocks says nothing of what others show in them.
             Some(items) if items.is_empty() => outcome.newer().map_or(Ok(items), Err),
             Some(items) => Ok(items),
             None => Err(outcome.error()),
         }
     }
 
-    /// Takes in why `endpoint` did not serve a read that goes on at others.
+    /// Records why `endpoint` did not serve a read that goes on at others.
     pub fn noted(&self, endpoint: &Endpoint<D>, error: &D::Error) {
         match D::fault(error) {
             Fault::NotFound => endpoint.not_found(error),
@@ -126,11 +130,11 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// Reads from one endpoint after the other until `enough` is reported, for what several must report alike; `reported` is what
-    /// some of them reported before. Asks those too that failed a moment ago, but who let a request wait in vain only when all have.
+    /// Reads from one endpoint after the other until `enough`, for what several must report alike. `reported` is what
+    /// some of them reported before. Also asks those in cool-down, but unresponsive ones only when all are.
     ///
     /// # Errors
-    /// What no endpoint can answer; and why nobody told anything.
+    /// What no endpoint can answer, and why none reported anything.
     pub async fn call_each<'a, T: Send>(
         &'a self,
         need: Need,
@@ -141,7 +145,7 @@ impl<D: Dialect> Pool<D> {
         self.call_each_but(Vec::new(), need, reported, read, enough).await
     }
 
-    /// As [`Pool::call_each`], without those that have `failed` at it.
+    /// As [`Pool::call_each`], without those that have already `failed`.
     ///
     /// # Errors
     /// As [`Pool::call_each`].
@@ -214,8 +218,8 @@ impl<D: Dialect> Pool<D> {
         Ok(responses)
     }
 
-    /// Whether somebody cannot be asked now whose word would count: who must be left alone, or has not reported yet which chain it
-    /// serves. Who is in quarantine would not be believed.
+    /// Whether an endpoint cannot be asked now whose vote would count: it must be left alone, or has not reported its
+    /// chain yet. A quarantined one would not be believed.
     pub fn misses_somebody(&self) -> bool {
         let now = Instant::now();
         self.endpoints.iter().any(|endpoint| endpoint.response_would_count(now))
@@ -224,15 +228,15 @@ impl<D: Dialect> Pool<D> {
     /// The endpoints for a read, the best first.
     pub async fn candidates(&self, need: Need) -> Vec<&Endpoint<D>> {
         let (mut candidates, now) = (self.of_use(need).await, Instant::now());
-        // Who failed a moment ago is asked only when there is nobody else.
+        // Those in cool-down are asked only when there is no other.
         if candidates.iter().any(|endpoint| endpoint.standing(now) < Availability::CoolingDown) {
             candidates.retain(|endpoint| endpoint.standing(now) < Availability::CoolingDown);
         }
         candidates
     }
 
-    /// The same with those behind that failed a moment ago, for who needs a second witness. Asks for their heads first
-    /// while none has reported one.
+    /// The same, followed by those in cool-down, for a caller that needs a second vote. While none is healthy, it
+    /// polls first.
     pub async fn of_use(&self, need: Need) -> Vec<&Endpoint<D>> {
         if self.good().next().is_none() {
             self.poll(&BTreeSet::new(), Wait::Grace, || false).await;

@@ -1,8 +1,8 @@
-//! Connections that say when to look: a subscription to new heads over WebSocket.
+//! Connections that say when to poll: a subscription to new heads over WebSocket.
 //!
-//! Promises: what comes over them is never data, only a reason to poll a little earlier; silence, garbage and a dead
-//! server cost nothing but that. At most one connection per URL, taken up again with growing pauses. Nothing of the URL
-//! but host and port is reported.
+//! Promises: what comes over them is never data, only a reason to poll a little earlier. Silence, garbage and a dead
+//! server cost nothing else. At most one connection per URL; it reconnects after growing delays. Of the URL only host
+//! and port are reported.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::dialect::Subscription;
 use crate::http::Secrets;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longer than any chain's block time; then the connection is thought dead.
+/// Longer than any chain's block time; then the connection counts as dead.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 /// Between two wake-ups, however many messages come.
 const WAKE_UP_PAUSE: Duration = Duration::from_millis(100);
@@ -65,7 +65,7 @@ impl WakeUp {
         }
     }
 
-    /// Until the connection ends; why it did.
+    /// Follows the connection to its end, and returns why it ended.
     async fn follow(&self, heads: &mut u64) -> String {
         let Ok(mut request) = self.url.as_str().into_client_request() else { return "the URL is unusable".to_owned() };
         request.headers_mut().extend(self.headers.clone());

@@ -1,13 +1,12 @@
 //! What each owner gained and lost by a transaction, and which of it is a credit.
 //!
-//! One leg per owner and asset: the net change of what the owner holds. Instructions and logs are never looked at: some
-//! programs move value without either, and a fee or an extension makes less arrive than was sent. What failed moves
-//! nothing. The fee is no part of it: it is added back to who paid it, and reported for itself.
-//! Each gain is judged once: it is a leg, or it has a verdict. What of listed assets is none stands in its owner's books
-//! all the same, so that what an owner holds is always what came, less what went; the rest is told to who asks to have
-//! it explained.
-//! Who paid is reported by the losses, where exactly one owner lost of the asset; else the fee payer stands in, and the
-//! rule says so (`sender` knows more).
+//! One leg per owner and asset: the net change of what the owner holds. Instructions and logs are never read: some
+//! programs move value without either, and a fee or an extension makes less arrive than was sent. A failed transaction
+//! moves nothing. The fee is no part of the change: it is added back to who paid it, and reported separately. Each
+//! gain is judged once: it is a leg, or it has a verdict. A gain of a listed asset that is no credit still stands in
+//! its owner's books, so that what an owner holds is always what came, less what went. All others are returned to a
+//! caller who asks to have them explained. The losses show who paid, where exactly one owner lost of the asset; else
+//! the fee payer stands in, and the rule says so (`sender` knows more).
 
 mod native;
 mod tokens;
@@ -38,7 +37,7 @@ pub(crate) struct Judged {
 struct Flow<'a> {
     asset: AssetId,
     gains: Vec<Gain<'a>>,
-    /// What owners lost; whether it is reported as a debit is for `is_listed` to say.
+    /// What owners lost; only if `is_listed` is it reported as a debit.
     losses: Vec<Loss<'a>>,
     is_listed: bool,
     /// Who may have paid.
@@ -66,7 +65,7 @@ struct Loss<'a> {
     amount: u128,
 }
 
-/// Takes the transactions of one block in, one after the other.
+/// Judges the transactions of one block, one after the other.
 pub(crate) struct Judge<'r> {
     rules: &'r Rules,
     slot: u64,
@@ -114,13 +113,13 @@ impl<'r> Judge<'r> {
         Ok(())
     }
 
-    /// As [`Judge::tx`], of one that failed in this block before: that is not what became of it.
+    /// As [`Judge::tx`], for one that failed in this block before and then did not.
     pub(crate) fn tx_that_failed_before(&mut self, tx: &Tx<'_>, reference: TxRef) -> Result<(), Unusable> {
         self.judged.rejected.retain(|rejected| rejected.transfer.tx != reference);
         self.tx(tx, reference)
     }
 
-    /// It named tokens, and no balance changed: a transfer of nothing, as those make who want to be seen.
+    /// It named tokens, and no balance changed: a transfer of nothing, by somebody who wants to be seen.
     fn moved_nothing(&mut self, tx: &Tx<'_>, reference: TxRef) -> Result<(), Unusable> {
         for (mint, owner) in tokens::listed_holders(self.rules, tx, self.slot)? {
             let asset = AssetId::Token(Address::Solana(mint));
@@ -131,7 +130,7 @@ impl<'r> Judge<'r> {
         Ok(())
     }
 
-    /// Of what it tried nothing is reported by its balances.
+    /// Its balances show nothing of what it tried.
     fn failed(&mut self, tx: &Tx<'_>, reference: TxRef) -> Result<(), Unusable> {
         if self.asked == Legs::Explained {
             let payer = address(tx, tx.keys[0])?;
@@ -170,8 +169,8 @@ impl<'r> Judge<'r> {
         }
         if flow.is_listed {
             for loss in &flow.losses {
-                // Burnt, or locked up as rent, where nobody gained. What is only reported must not decide: not every read
-                // reports it.
+                // Burnt, or locked up as rent, where nobody gained. What is only reported must not decide, for not
+                // every read reports it.
                 let gained = flow.gains.iter().find(|gain| !matches!(gain.worth, Worth::Reported(_)));
                 let recipient = gained.map_or(loss.owner, |gain| gain.owner);
                 let debit = transfer(tx, reference, flow.asset, [loss.owner, recipient], loss.amount)?;
@@ -191,7 +190,7 @@ impl Worth {
     }
 }
 
-/// What is left to judge of an owner's gain, in the order in which it is looked at.
+/// What is left to judge of an owner's gain, in the order of judging.
 struct Rest<'a, 'f> {
     owner: &'a str,
     left: u128,
@@ -199,7 +198,7 @@ struct Rest<'a, 'f> {
 }
 
 impl Rest<'_, '_> {
-    /// Of what is left at most this is worth that.
+    /// Of what is left, up to `most` gets this verdict.
     fn take(&mut self, most: u128, worth: Worth) {
         let amount = self.left.min(most);
         self.left -= amount;
@@ -225,7 +224,7 @@ pub(crate) fn address(tx: &Tx<'_>, text: &str) -> Result<Address, Unusable> {
     base58::key(text).map(Address::Solana).ok_or(Unusable::Key { index: tx.index })
 }
 
-/// The amount of a change that is a gain; nothing of one that is none.
+/// The amount of a change that is a gain; 0 for others.
 fn gained(change: i128) -> u128 {
     u128::try_from(change).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
 //! SOL: what the lamports of owners changed by.
 //!
-//! A token account's lamports are no SOL of its owner: they are rent, or stand behind wrapped SOL. So they never credit;
-//! but rent that comes back from an own account is no deposit either, and who pays rent for another has paid.
-//! Sums are of 64-bit numbers, fewer than an answer has bytes: they cannot overflow 128 bits.
+//! A token account's lamports are no SOL of its owner: they are rent, or stand behind wrapped SOL. So they never
+//! credit. But rent that comes back from an own account is no deposit either, and whoever pays rent for another has
+//! paid. Sums are of 64-bit numbers, fewer than an answer has bytes: they cannot overflow 128 bits.
 
 use landfall_chain::{AssetId, Verdict};
 
@@ -66,15 +66,15 @@ fn holder<'h, 'a>(holders: &'h mut Vec<Holder<'a>>, owner: &'a str) -> &'h mut H
     &mut holders[at]
 }
 
-/// What of the change of a token account's lamports does not stand behind wrapped SOL. Telling the program of lamports
-/// that came earlier (`SyncNative`) moves none.
+/// The change of a token account's lamports that does not stand behind wrapped SOL. `SyncNative`, which counts
+/// lamports that came earlier, moves none.
 fn rent_change(tx: &Tx<'_>, account: usize, lamports: i128) -> i128 {
     let is_its = |holding: &&Holding<'_>| holding.account == account && holding.mint == WRAPPED_SOL;
     let wrapped: i128 = tx.tokens.iter().filter(is_its).map(Holding::change).sum();
     if lamports > 0 { (lamports - wrapped.max(0)).max(0) } else { (lamports - wrapped.min(0)).min(0) }
 }
 
-/// What of SOL was gained and lost.
+/// What was gained and lost of SOL.
 pub(super) fn flow<'a>(
     rules: &Rules,
     tx: &Tx<'a>,

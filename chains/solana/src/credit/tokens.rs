@@ -1,11 +1,11 @@
 //! Tokens: what each owner's token accounts changed by, all of one mint together.
 //!
-//! By owner and not by account: an account may change its owner with all that is in it, and what moves between two
-//! accounts of one owner has moved to nobody. What came into the owner's associated token account is eligible; what came
-//! into another account of the owner's is not, and goes where a person sees it.
-//! Only listed mints make legs. Of what is not listed anybody can make any amount, so it is told to who asks and kept
-//! nowhere; but wrapped SOL is worth as much as SOL, and a listed mint under another program is somebody's mistake: those
-//! are kept for a person. Sums cannot overflow, as in `native`.
+//! By owner and not by account: an account may change its owner with all that is in it, and a movement between two
+//! accounts of one owner pays nobody. What came into the owner's associated token account is eligible. What came into
+//! another account of the owner's is not, and goes where a person sees it. Only listed mints make legs. Anybody can
+//! make any amount of an unlisted one, so it is returned to a caller who asks, and kept nowhere. Two exceptions are
+//! kept for a person: wrapped SOL, which is worth as much as SOL, and a listed mint under another program, which is
+//! somebody's mistake. Sums cannot overflow, as in `native`.
 
 use hashbrown::HashMap;
 use landfall_chain::{Address, AssetId, Legs, Verdict};
@@ -18,8 +18,8 @@ use crate::error::Unusable;
 use crate::rules::{Listed, Rules, WRAPPED_SOL, Wrapped};
 use crate::tx::{Holding, Tx};
 
-/// What of each mint was gained and lost: of the listed ones, of those that are worth a look, and of all where it is to
-/// be explained.
+/// What was gained and lost of each mint: of the listed ones, of those that are kept for a person, and of all where
+/// they are to be explained.
 pub(super) fn flows<'a>(
     rules: &Rules,
     tx: &Tx<'a>,
@@ -61,7 +61,7 @@ pub(super) fn flows<'a>(
 /// That every holding of a mint that counts reports its owner.
 ///
 /// # Errors
-/// One that does not: what is credited would not be all.
+/// One that does not: the credits would not be complete.
 pub(super) fn all_owned(tx: &Tx<'_>, mint: &str) -> Result<(), Unusable> {
     match tx.tokens.iter().find(|holding| holding.mint == mint && holding.owner.is_none()) {
         Some(_) => Err(Unusable::Owner { index: tx.index, mint: mint.to_owned() }),
@@ -72,13 +72,13 @@ pub(super) fn all_owned(tx: &Tx<'_>, mint: &str) -> Result<(), Unusable> {
 /// That every holding of a listed mint reports the decimals that are listed.
 ///
 /// # Errors
-/// One that does not, wherever it stands: what it adds to a sum would be a thousandfold.
+/// One that does not, wherever it stands: it would make a sum a thousandfold.
 fn all_listed(rules: &Rules, tx: &Tx<'_>, mint: &str, slot: u64) -> Result<(), Unusable> {
     let mut its = tx.tokens.iter().filter(|holding| holding.mint == mint);
     its.try_for_each(|holding| rules.listed(holding, tx.index, slot).map(drop))
 }
 
-/// What of wrapped SOL came into accounts of the owner's that are not the associated one.
+/// What came of wrapped SOL into accounts of the owner that are not the associated one.
 pub(super) fn stray_wrapped(tx: &Tx<'_>, owner: &str, known: &mut Associated) -> Result<u128, Unusable> {
     let key = base58::key(WRAPPED_SOL).ok_or(Unusable::Key { index: tx.index })?;
     let place = Place { mint: WRAPPED_SOL, key, program: TokenProgram::SplToken };
@@ -95,8 +95,8 @@ struct Place<'m> {
 /// An account, its owner and its mint.
 type Keys = [[u8; 32]; 3];
 
-/// Which accounts are the associated ones, under either program: in one block, those of pools come again and again, and to find
-/// that one is not costs the most.
+/// Which accounts are the associated ones, under either program. Those of pools come again and again in one block, and
+/// to find that one is not costs the most.
 #[derive(Default)]
 pub(super) struct Associated(HashMap<(Keys, TokenProgram), bool>);
 
@@ -157,7 +157,7 @@ fn listed_flow<'a>(
     Ok(flow)
 }
 
-/// What of a mint that is not listed was gained. There are no books of it.
+/// What was gained of a mint that is not listed. There are no books of it.
 fn unlisted_flow<'a>(tx: &Tx<'a>, holders: &[Holder<'a>], mint: &'a str, worth: Worth) -> Result<Flow<'a>, Unusable> {
     let key = base58::key(mint).ok_or(Unusable::Key { index: tx.index })?;
     let (changes, mut gains) = (changes(tx, mint), Vec::new());
@@ -173,7 +173,7 @@ fn unlisted_flow<'a>(tx: &Tx<'a>, holders: &[Holder<'a>], mint: &'a str, worth: 
     Ok(Flow { asset, gains, losses: Vec::new(), is_listed: false, payers: payers(&changes) })
 }
 
-/// How much of their own SOL an owner may have wrapped, where there is so much more wrapped SOL than before.
+/// How much of their own SOL an owner may have wrapped, given how much more wrapped SOL there is than before.
 fn wrapped_by(holders: &[Holder<'_>], owner: &str, supply: i128) -> u128 {
     let own = holders.iter().find(|holder| holder.owner == owner).map_or(0, |holder| holder.own);
     gained(-own).min(gained(supply))
