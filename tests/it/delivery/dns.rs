@@ -20,7 +20,7 @@ const NAME: &str = "rebinding.example.com";
 /// Makes this a network without a way out, in which all names are asked for at 127.0.0.1, and goes on as the test.
 const ENTER: &str = "ip link set lo up && mount --bind \"$1/resolv.conf\" /etc/resolv.conf && \
                      mount --bind \"$1/nsswitch.conf\" /etc/nsswitch.conf && exec \"$2\" --exact --nocapture \"$3\"";
-const THIS: &str = "delivery_dns::a_name_server_that_rebinds_a_name_leads_to_no_machine_inside";
+const THIS: &str = "delivery::dns::a_name_server_that_rebinds_a_name_leads_to_no_machine_inside";
 const A: [u8; 2] = [0, 1];
 
 /// A name server that answers questions for an IPv4 address with `PUBLIC` once and then with 127.0.0.1. It has no IPv6 addresses.

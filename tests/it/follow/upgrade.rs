@@ -56,7 +56,7 @@ async fn a_type_that_this_version_lacks_halts_its_chain_in_front_of_its_block() 
         let name = format!("{} of {} endpoints", mode.name(), seeds.len());
         assert_eq!(report.cursor, Some(before.number), "{name}");
         let words = format!(
-            "{CHAIN}: block {block} holds a transaction of type 0x05, which this version of landfall cannot prove; an \
+            "block {block} holds a transaction of type 0x05, which this version of landfall cannot prove; an \
              upgrade is needed"
         );
         assert!(report.reason.contains(&words), "{name}: {}", report.reason);

@@ -461,7 +461,7 @@ async fn a_transaction_is_neither_unknown_nor_superseded_while_an_endpoint_that_
             for _ in 0..2 {
                 let reported = format!("{:?}", source.fate(&tx, &at).await.unwrap());
                 assert!(
-                    reported.starts_with("Unheard") && reported.contains(silent.node.id()),
+                    reported.starts_with("Unanswered") && reported.contains(silent.node.id()),
                     "{used} {life:?}: {reported}"
                 );
             }
