@@ -23,7 +23,7 @@
 //! | E18 | chains/evm/tests/it/polygon.rs `e18_a_recorded_pseudo_transaction_is_set_aside_wherever_a_node_shows_it`, `e18_a_synthetic_state_sync_is_proved_by_its_encoding_and_pays_by_its_logs`; searched: chains/evm/tests/it/recorded.rs `e18_a_search_reads_a_block_whose_state_sync_is_shown_and_in_no_bloom` |
 //! | E19 | chains/evm/tests/it/op.rs `e19_a_synthetic_deposit_that_fails_keeps_its_mint_and_moves_nothing`; on a node: tests/live/op_stack.rs `e19_what_the_op_stack_mints_is_credited_also_when_the_transaction_fails` |
 //! | E20 | chains/evm/tests/it/native.rs `e20_eip7708_is_the_one_source_from_its_block_on_and_nothing_before` |
-//! | E21 | chains/evm/tests/it/past/explain.rs `e21_a_listed_contract_is_no_token_below_its_block`; chains/evm/src/networks.rs `e21_the_tokens_are_those_of_their_issuers` |
+//! | E21 | chains/evm/tests/it/explain.rs `e21_a_listed_contract_is_no_token_below_its_block`; chains/evm/src/networks.rs `e21_the_tokens_are_those_of_their_issuers` |
 //! | E22 | `e22_dust_is_recorded_and_credited` |
 //! | E23 | `e23_a_transfer_between_two_of_our_accounts_has_source_type_account` |
 //! | E24 | `e24_a_mixed_case_address_is_the_same_address` |

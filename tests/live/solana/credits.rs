@@ -16,10 +16,10 @@
 //! | S11 | `s11_an_account_from_a_lookup_table_is_credited`, `s11_a_transaction_of_version_1_is_credited` |
 //! | S12 | `s12_what_a_permanent_delegate_takes_back_is_no_credit_of_anybody` |
 //! | S13 | tests/live/solana/first_deposit.rs `s13_sol_is_pending_once_confirmed_and_confirmed_once_final_on_sqlite`, `s13_sol_is_pending_once_confirmed_and_confirmed_once_final_on_postgresql` |
-//! | S14 | no program shows it: chains/solana/tests/it/rules/rows.rs `s14_rewards_of_a_block_are_no_deposits` |
+//! | S14 | no program shows it: chains/solana/tests/it/rows.rs `s14_rewards_of_a_block_are_no_deposits` |
 //! | S15 | no program shows it: tests/it/solana/books.rs `s15_slots_of_200_ms_and_of_400_ms_give_the_same_deposits` |
 //!
-//! `tests/it/rules/rows/solana.rs` has all tests of a row. `payments` has what was sent. Amounts are in base units.
+//! `tests/it/rules/rows.rs` keeps that each row has a test. `payments` has what was sent. Amounts are in base units.
 
 use landfall::deposit::DepositStatus;
 
