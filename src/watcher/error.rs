@@ -1,6 +1,6 @@
 //! How a tick fails, and whether the next one may succeed.
 
-use landfall_chain::{BlockHash, BlockRef, Chain, SourceError, SourceErrorKind};
+use landfall_chain::{BlockHash, BlockRef, Chain, SourceError, SourceErrorKind, with_causes};
 
 use crate::deposit::{DepositId, InvalidTransition};
 use crate::incident::IncidentKind;
@@ -113,5 +113,14 @@ impl TickError {
             | TickError::OtherOnRecord { .. }
             | TickError::Transition(_) => false,
         }
+    }
+}
+
+/// Turns an error of the source into the inner error, a reason to wait; store errors and all others stay errors.
+pub(in crate::watcher) fn or_reason<T>(read: Result<T, TickError>) -> Result<Result<T, String>, TickError> {
+    match read {
+        Ok(read) => Ok(Ok(read)),
+        Err(error @ (TickError::Source(_) | TickError::Contradiction { .. })) => Ok(Err(with_causes(&error))),
+        Err(error) => Err(error),
     }
 }

@@ -16,10 +16,10 @@ mod error;
 pub mod explain;
 mod follow;
 mod past;
+mod read;
 mod retries;
 mod settle;
 mod traces;
-mod window;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,7 +137,7 @@ impl<S: BlockSource> Watcher<S> {
         let watch_list = WatchList::new(network.chain);
         let stall_after = settings.finality_stall.unwrap_or_else(|| follow::alarms::stall_after(&network));
         let alarms = Alarms::new(stall_after, settings.block_stall);
-        let (read_width, agree) = (connect::READ_BLOCKS_MAX, AgreeDoor(Box::new(|_| ())));
+        let (read_width, agree) = (read::READ_BLOCKS_MAX, AgreeDoor(Box::new(|_| ())));
         Watcher {
             source,
             endpoints,

@@ -158,3 +158,18 @@ pub(in crate::watcher) fn leg_of<'a>(chain_ref: &'a str, transfer: &AssetTransfe
     let AssetTransfer { tx, asset, recipient, amount, nth, .. } = *transfer;
     Leg { chain_ref, tx: tx.id, asset, recipient, amount, nth }
 }
+
+/// The deposit's leg among `transfers`; `None` also if its asset is not listed (any more).
+pub(in crate::watcher) fn leg_in<'t>(
+    network: &Network,
+    transfers: &'t [AssetTransfer],
+    deposit: &Deposit,
+) -> Option<&'t AssetTransfer> {
+    let is_listed = network.asset(&deposit.asset).is_some();
+    let mut of_tx = transfers.iter().filter(|transfer| is_listed && transfer.tx.id == deposit.tx.id);
+    of_tx.find(|transfer| leg_of(&network.chain_ref, transfer).hash() == deposit.leg_hash)
+}
+
+pub(in crate::watcher) fn shows(network: &Network, transfers: &[AssetTransfer], deposit: &Deposit) -> bool {
+    leg_in(network, transfers, deposit).is_some()
+}

@@ -16,8 +16,8 @@ use crate::deposit::DepositStatus;
 use crate::store::{Connection, StoreError, Tx, accounts, cursors, deposits};
 use crate::time::Timestamp;
 use crate::watcher::books::leg::WatchedLeg;
+use crate::watcher::books::leg::shows;
 use crate::watcher::books::movements::{self, Whose};
-use crate::watcher::settle::evidence::shows;
 use crate::watcher::{TickError, Watcher};
 
 /// Whether two report `block`, and our record of it stands on one endpoint's word.

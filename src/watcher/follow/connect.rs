@@ -7,7 +7,6 @@
 //! second endpoint answers, one endpoint's report makes a deposit PENDING, and never CONFIRMED.
 
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
@@ -24,18 +23,10 @@ use crate::watcher::books::replace_record::{is_weaker, take_out};
 use crate::watcher::books::senders::{self, Senders};
 use crate::watcher::books::watch_list::WatchList;
 use crate::watcher::follow::native_setting::require_setting;
+use crate::watcher::read::{FINAL_BLOCKS_KEPT, READ_BLOCKS_MAX, READS_AHEAD_MAX, TICK_BLOCKS_MAX, linked, ranges};
 use crate::watcher::settle::reported_blocks::ReportedBlocks;
 use crate::watcher::{TickError, Ticked, Watcher};
 
-/// How many blocks one read asks for at most, and one transaction records. A read that failed halves the number, any
-/// other adds one: what is too much for a node at once is asked for in parts.
-pub(in crate::watcher) const READ_BLOCKS_MAX: u64 = 20;
-/// How many reads are under way at once; together with the above it bounds memory.
-pub(in crate::watcher) const READS_AHEAD_MAX: usize = 4;
-/// How many blocks a tick connects at most.
-pub(in crate::watcher) const TICK_BLOCKS_MAX: u64 = 100;
-/// How many final blocks stay on record below the newest final one, to find fork points.
-pub(in crate::watcher) const FINAL_BLOCKS_KEPT: u64 = 1_024;
 /// How far back each transaction looks for blocks to forget: more than it ever adds.
 const PRUNE_WINDOW: u64 = 4_096;
 
@@ -303,41 +294,4 @@ fn must_be_read_in_full(block: &Block, watch_list: &WatchList, endpoints: &Endpo
     };
     let paid = block.transfers.iter().flat_map(|transfer| [&transfer.recipient, &transfer.sender]);
     is_candidate && watch_list.has_any(paid.chain(movements::concerned(block)))
-}
-
-/// The reads of one tick: blocks `at + 1 ..= latest`, cut to what a tick connects, `width` blocks each.
-pub(in crate::watcher) fn ranges(at: u64, latest: u64, width: u64) -> impl Iterator<Item = RangeInclusive<u64>> {
-    let last = latest.min(at.saturating_add(TICK_BLOCKS_MAX));
-    let mut first = at + 1;
-    std::iter::from_fn(move || {
-        let range = first..=last.min(first + (width - 1));
-        first = range.end() + 1;
-        (!range.is_empty()).then_some(range)
-    })
-}
-
-/// The first blocks, as long as each stands on `at` or on the one before it.
-fn linked<'b>(at: &BlockRef, blocks: &'b [Block]) -> &'b [Block] {
-    let mut parent = *at;
-    let broken = blocks.iter().position(|block| {
-        let stands = block.header.parent == parent && block.header.block.number > parent.number;
-        parent = block.header.block;
-        !stands
-    });
-    &blocks[..broken.unwrap_or(blocks.len())]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tick_reads_in_ranges_without_gaps_and_stops_at_its_limit() {
-        assert_eq!(ranges(5, 5, 20).count(), 0);
-        assert_eq!(ranges(9, 5, 20).count(), 0);
-        assert_eq!(ranges(5, 6, 20).collect::<Vec<_>>(), [6..=6]);
-        assert_eq!(ranges(0, 41, 20).collect::<Vec<_>>(), [1..=20, 21..=40, 41..=41]);
-        assert_eq!(ranges(0, 3, 1).collect::<Vec<_>>(), [1..=1, 2..=2, 3..=3]);
-        assert_eq!(ranges(10, u64::MAX, 20).map(|r| r.end() - r.start() + 1).sum::<u64>(), TICK_BLOCKS_MAX);
-    }
 }

@@ -15,7 +15,7 @@ use landfall_chain::{BlockRef, BlockSource, Tip};
 use crate::overrides::Overrides;
 use crate::store::StoreError;
 use crate::store::cursors::{self, Cursor};
-use crate::watcher::follow::connect::FINAL_BLOCKS_KEPT;
+use crate::watcher::read::FINAL_BLOCKS_KEPT;
 use crate::watcher::{TickError, Watcher};
 
 /// How many blocks one check covers at most; a tick connects fewer.

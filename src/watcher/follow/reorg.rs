@@ -14,7 +14,7 @@ use crate::store::{
     Connection, StoreError, Tx, accounts, audit, balances, deposits, incidents, native_settings, overrides,
 };
 use crate::time::Timestamp;
-use crate::watcher::follow::connect::FINAL_BLOCKS_KEPT;
+use crate::watcher::read::FINAL_BLOCKS_KEPT;
 use crate::watcher::settle::over_credit;
 use crate::watcher::{Replaced, TickError, Ticked, Watcher};
 

@@ -236,12 +236,3 @@ impl Reporter {
         }
     }
 }
-
-/// Turns an error of the source into the inner error, a reason to wait; store errors and all others stay errors.
-pub(in crate::watcher) fn reported<T>(read: Result<T, TickError>) -> Result<Result<T, String>, TickError> {
-    match read {
-        Ok(read) => Ok(Ok(read)),
-        Err(error @ (TickError::Source(_) | TickError::Contradiction { .. })) => Ok(Err(with_causes(&error))),
-        Err(error) => Err(error),
-    }
-}

@@ -25,7 +25,7 @@ use crate::store::{Connection, accounts, deposits};
 use crate::time::Timestamp;
 use crate::watcher::past::final_range::{Full, Hit, Past};
 use crate::watcher::past::{Progress, Span, first_read};
-use crate::watcher::window::Window;
+use crate::watcher::read::Window;
 use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
 
 /// How many of the blocks that a search named are read in one step.

@@ -24,10 +24,10 @@ use crate::watcher::books::leg::{WatchedLeg, prove_signer};
 use crate::watcher::books::movements::{self, Whose};
 use crate::watcher::books::replace_record::is_weaker;
 use crate::watcher::books::senders;
-use crate::watcher::follow::connect::{READS_AHEAD_MAX, TICK_BLOCKS_MAX, ranges};
+use crate::watcher::read::{READS_AHEAD_MAX, TICK_BLOCKS_MAX, ranges};
+use crate::watcher::read::{STEP_LEGS_MAX, Window, legs};
 use crate::watcher::settle::OfBlock;
 use crate::watcher::traces::witness::FinalBy;
-use crate::watcher::window::{STEP_LEGS_MAX, Window, legs};
 use crate::watcher::{TickError, Ticked, TraceLane, Traced, Watcher};
 
 /// How many blocks one search by logs spans.

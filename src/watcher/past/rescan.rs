@@ -23,7 +23,7 @@ use crate::watcher::books::movements::{self, Movement, Unmatched};
 use crate::watcher::books::replace_record::is_weaker;
 use crate::watcher::past::final_range::Past;
 use crate::watcher::past::{Progress, Span, first_read};
-use crate::watcher::window::Window;
+use crate::watcher::read::Window;
 use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
 
 /// Where chain and record differ.

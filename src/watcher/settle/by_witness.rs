@@ -18,10 +18,11 @@ use crate::store::witnesses::{Kept, SeenInTrace};
 use crate::store::{StoreError, Tx, traces, witnesses};
 use crate::time::Timestamp;
 use crate::watcher::TickError;
+use crate::watcher::books::leg::shows;
 use crate::watcher::books::leg::{paid_by, prove_signer};
-use crate::watcher::follow::status::reported;
+use crate::watcher::error::or_reason;
 use crate::watcher::settle::enter;
-use crate::watcher::settle::evidence::{Excess, guard_sum, paid_in_tx, shows};
+use crate::watcher::settle::evidence::{Excess, guard_sum, paid_in_tx};
 use crate::watcher::settle::over_credit;
 use crate::watcher::traces::balances::guard_block_sum;
 use crate::watcher::traces::early_witness::Doubted;
@@ -158,7 +159,7 @@ pub(in crate::watcher) async fn by_witness(
 
 /// Why the roots, read again, contradict what was kept; `None` where they do not.
 fn unfit(network: &Network, roots: &Block, deposit: &Deposit, kept: &Kept) -> Result<Option<String>, TickError> {
-    if let Err(why) = reported(prove_signer(&roots.signers, &deposit.tx).map_err(TickError::from))? {
+    if let Err(why) = or_reason(prove_signer(&roots.signers, &deposit.tx).map_err(TickError::from))? {
         return Ok(Some(why));
     }
     if network.asset(&deposit.asset).is_none() {

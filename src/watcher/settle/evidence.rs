@@ -1,25 +1,9 @@
-//! What blocks that were read again show of a deposit: is its leg there, and was more credited than paid?
+//! Whether more would be credited than a block shows to be paid.
 
 use landfall_chain::{AssetTransfer, Lane, Network, U256};
 
 use crate::deposit::Deposit;
 use crate::store::{StoreError, Tx, deposits};
-use crate::watcher::books::leg::leg_of;
-
-/// The deposit's leg among `transfers`; `None` also if its asset is not listed (any more).
-pub(in crate::watcher) fn leg_in<'t>(
-    network: &Network,
-    transfers: &'t [AssetTransfer],
-    deposit: &Deposit,
-) -> Option<&'t AssetTransfer> {
-    let is_listed = network.asset(&deposit.asset).is_some();
-    let mut of_tx = transfers.iter().filter(|transfer| is_listed && transfer.tx.id == deposit.tx.id);
-    of_tx.find(|transfer| leg_of(&network.chain_ref, transfer).hash() == deposit.leg_hash)
-}
-
-pub(in crate::watcher) fn shows(network: &Network, transfers: &[AssetTransfer], deposit: &Deposit) -> bool {
-    leg_in(network, transfers, deposit).is_some()
-}
 
 /// What a transaction would be credited with beyond what it paid.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -30,11 +30,12 @@ use crate::store::{Reader, Tx, asset_facts, audit};
 use crate::time::Timestamp;
 use crate::watcher::balances::short;
 use crate::watcher::books::leg::{announce, leg_of, paid_by, prove_signer};
+use crate::watcher::books::leg::{leg_in, shows};
 use crate::watcher::books::replace_record::is_weaker;
 use crate::watcher::books::senders::{self, Senders};
 use crate::watcher::settle::by_witness::{WitnessVerdict, by_witness};
 use crate::watcher::settle::early::{Due, Grant};
-use crate::watcher::settle::evidence::{Excess, guard_both_forms, guard_sum, leg_in, paid_in_tx, shows};
+use crate::watcher::settle::evidence::{Excess, guard_both_forms, guard_sum, paid_in_tx};
 use crate::watcher::traces::balances::guard_logged;
 use crate::watcher::{TickError, Ticked, Watcher};
 

@@ -20,7 +20,7 @@ use crate::store::witnesses::{Kept, SeenInTrace, WitnessedBy};
 use crate::store::{Tx, movements, witnesses};
 use crate::time::Timestamp;
 use crate::watcher::TickError;
-use crate::watcher::follow::status::reported;
+use crate::watcher::error::or_reason;
 use crate::watcher::traces::balances::{Belief, Judged, Judgement, States};
 use crate::watcher::traces::witness::Evidence;
 use crate::watcher::traces::{Reading, TraceLane, Traced};
@@ -115,7 +115,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         };
         // A fuller read may show what the first one hid.
         let mut recorded = Traced::default();
-        let read = reported(self.record(&evidence.traces, evidence.reading, now, &mut recorded).await)?;
+        let read = or_reason(self.record(&evidence.traces, evidence.reading, now, &mut recorded).await)?;
         traced.pending += recorded.pending;
         match read {
             Ok(_) => self.keep_witnesses(&evidence, traced).await,
@@ -145,7 +145,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         }
         let mut doubted = Vec::new();
         for (at, some) in addresses.chunks(ADDRESSES_MAX).enumerate() {
-            let states = match reported(self.states(&header, some).await)? {
+            let states = match or_reason(self.states(&header, some).await)? {
                 Ok(states) => states,
                 Err(why) => {
                     // What was decided before stays: the next try gets further.
@@ -159,7 +159,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             for address in some {
                 let deposits = sighted.iter().map(|it| &it.deposit).filter(|it| it.recipient == *address);
                 let deposits: Vec<Deposit> = deposits.cloned().collect();
-                match reported(self.judge_address(evidence, &states, address, &deposits).await)? {
+                match or_reason(self.judge_address(evidence, &states, address, &deposits).await)? {
                     Ok(judgement) => judged.push((*address, judgement)),
                     Err(why) => {
                         let open = sighted.iter().filter(open).filter(|it| it.deposit.recipient == *address);

@@ -41,9 +41,9 @@ use crate::time::{Clock, Pulse, Timestamp};
 use crate::watcher::books::leg::{WatchedLeg, prove_signer};
 use crate::watcher::books::movements::{self, Whose};
 use crate::watcher::books::watch_list::WatchList;
-use crate::watcher::follow::connect::FINAL_BLOCKS_KEPT;
+use crate::watcher::error::or_reason;
 use crate::watcher::follow::run::{HEARTBEAT, RETRY_MAX};
-use crate::watcher::follow::status::reported;
+use crate::watcher::read::FINAL_BLOCKS_KEPT;
 use crate::watcher::traces::trace_again::Again;
 use crate::watcher::traces::witness::pause_after;
 use crate::watcher::{Settings, TickError, halted};
@@ -336,8 +336,8 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         traced: &mut Traced,
     ) -> Result<(), TickError> {
         for _ in 0..2 {
-            let Ok(block) = reported(self.read_again(wanted, LISTED).await)? else { continue };
-            reported(self.take_in(block, Reading::Disputed, now, fresh, traced).await)?.ok();
+            let Ok(block) = or_reason(self.read_again(wanted, LISTED).await)? else { continue };
+            or_reason(self.take_in(block, Reading::Disputed, now, fresh, traced).await)?.ok();
         }
         Ok(())
     }

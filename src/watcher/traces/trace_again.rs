@@ -17,8 +17,8 @@ use crate::store::cursors::Cursor;
 use crate::store::traces::{self, Tried as Sought};
 use crate::time::{Clock, Timestamp};
 use crate::watcher::TickError;
-use crate::watcher::follow::connect::FINAL_BLOCKS_KEPT;
-use crate::watcher::follow::status::reported;
+use crate::watcher::error::or_reason;
+use crate::watcher::read::FINAL_BLOCKS_KEPT;
 use crate::watcher::traces::witness::pause_after;
 use crate::watcher::traces::{LISTED, READS_AHEAD_MAX, Reading, TraceLane, Traced, is_disputed, needs_a_person};
 
@@ -112,10 +112,10 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let mut two_report = false;
         while let Some((wanted, read)) = reads.next().await {
             let (chain, number) = (self.chain(), wanted.number);
-            match reported(read)? {
+            match or_reason(read)? {
                 Ok(Some(SecondTrace::Alike(block))) => {
                     two_report = true;
-                    if let Err(reason) = reported(self.take_in_again(*block, now, &mut traced).await)? {
+                    if let Err(reason) = or_reason(self.take_in_again(*block, now, &mut traced).await)? {
                         debug!(%chain, block = number, "what two tell is not recorded: {reason}");
                         self.again().put_off(&wanted, now);
                     }

@@ -20,8 +20,8 @@ use crate::store::traces::Tried;
 use crate::store::witnesses::SeenInTrace;
 use crate::store::{Tx, traces, witnesses};
 use crate::time::Timestamp;
-use crate::watcher::follow::status::reported;
-use crate::watcher::settle::evidence::shows;
+use crate::watcher::books::leg::shows;
+use crate::watcher::error::or_reason;
 use crate::watcher::settle::{enter, unanswered};
 use crate::watcher::traces::balances::Belief;
 use crate::watcher::traces::early_witness::{Doubted, of_all};
@@ -112,7 +112,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let (others, kept): (Vec<Deposit>, Vec<Deposit>) =
             deposits.into_iter().partition(|it| open.contains(&it.recipient));
         if !kept.is_empty() {
-            match reported(self.read_again(block, Read::FULL).await)? {
+            match or_reason(self.read_again(block, Read::FULL).await)? {
                 Ok(roots) => self.judge_kept(&roots, &kept, FinalBy::Record, now, traced).await?,
                 Err(why) => self.doubt_all(kept, &why, tried, traced).await?,
             }
@@ -141,7 +141,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         block: &BlockRef,
     ) -> Result<Result<Evidence, String>, TickError> {
         let read = self.read_traces(block).await;
-        reported(read.and_then(|(traces, reading)| self.evidence_of(traces, reading)))
+        or_reason(read.and_then(|(traces, reading)| self.evidence_of(traces, reading)))
     }
 
     pub(in crate::watcher) fn evidence_of(&self, traces: Block, reading: Reading) -> Result<Evidence, TickError> {
@@ -181,7 +181,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let outcome = if traces::is_given_up(&mut self.db.read().await?, missing.deposit.id).await? {
             Outcome::Failed("a person decided that it was not paid".to_owned())
         } else {
-            let outcome = reported(self.outcome(&missing, finalized, now).await)?;
+            let outcome = or_reason(self.outcome(&missing, finalized, now).await)?;
             outcome.unwrap_or_else(|why| Outcome::Waits(Some(why)))
         };
         let Missing { deposit, .. } = missing;

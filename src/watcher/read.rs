@@ -1,4 +1,4 @@
-//! How past blocks of one lane are read: how many at once, in how many reads, in which steps.
+//! How blocks are read: how many at once, in how many reads, in which steps, and how far they hang together.
 //!
 //! Promises: memory is bounded, by `width_max` times `ahead` blocks and by what is in them. The next reads become
 //! narrower after a read that fails, shows less than was asked for, or shows very much. After any other read they
@@ -6,10 +6,17 @@
 
 use std::ops::RangeInclusive;
 
-use landfall_chain::{Block, Debits, Lane, Legs, Read, ReadProof, SourceError};
+use landfall_chain::{Block, BlockRef, Debits, Lane, Legs, Read, ReadProof, SourceError};
 
-use crate::watcher::follow::connect::{READ_BLOCKS_MAX, READS_AHEAD_MAX, TICK_BLOCKS_MAX};
-
+/// How many blocks one read asks for at most, and one transaction records. A read that failed halves the number, any
+/// other adds one: what is too much for a node at once is asked for in parts.
+pub(in crate::watcher) const READ_BLOCKS_MAX: u64 = 20;
+/// How many reads are under way at once; together with the above it bounds memory.
+pub(in crate::watcher) const READS_AHEAD_MAX: usize = 4;
+/// How many blocks a tick connects at most.
+pub(in crate::watcher) const TICK_BLOCKS_MAX: u64 = 100;
+/// How many final blocks stay on record below the newest final one, to find fork points.
+pub(in crate::watcher) const FINAL_BLOCKS_KEPT: u64 = 1_024;
 /// A block's trace has some megabytes and is work for a node, so few are read at once.
 const TRACED_BLOCKS_MAX: u64 = 4;
 const TRACED_STEP_BLOCKS: u64 = 32;
@@ -64,6 +71,28 @@ pub(in crate::watcher) fn legs(blocks: &[Block]) -> usize {
         block.transfers.len() + debits + block.fees.len() + block.unattributed.len() + block.rejected.len()
     };
     blocks.iter().map(of).sum()
+}
+
+/// The reads of one tick: blocks `at + 1 ..= latest`, cut to what a tick connects, `width` blocks each.
+pub(in crate::watcher) fn ranges(at: u64, latest: u64, width: u64) -> impl Iterator<Item = RangeInclusive<u64>> {
+    let last = latest.min(at.saturating_add(TICK_BLOCKS_MAX));
+    let mut first = at + 1;
+    std::iter::from_fn(move || {
+        let range = first..=last.min(first + (width - 1));
+        first = range.end() + 1;
+        (!range.is_empty()).then_some(range)
+    })
+}
+
+/// The first blocks, as long as each stands on `at` or on the one before it.
+pub(in crate::watcher) fn linked<'b>(at: &BlockRef, blocks: &'b [Block]) -> &'b [Block] {
+    let mut parent = *at;
+    let broken = blocks.iter().position(|block| {
+        let stands = block.header.parent == parent && block.header.block.number > parent.number;
+        parent = block.header.block;
+        !stands
+    });
+    &blocks[..broken.unwrap_or(blocks.len())]
 }
 
 #[cfg(test)]
@@ -138,5 +167,15 @@ mod tests {
             ..block(1)
         };
         assert_eq!(legs(&[full.clone(), full]), 2 * 54_321);
+    }
+
+    #[test]
+    fn a_tick_reads_in_ranges_without_gaps_and_stops_at_its_limit() {
+        assert_eq!(ranges(5, 5, 20).count(), 0);
+        assert_eq!(ranges(9, 5, 20).count(), 0);
+        assert_eq!(ranges(5, 6, 20).collect::<Vec<_>>(), [6..=6]);
+        assert_eq!(ranges(0, 41, 20).collect::<Vec<_>>(), [1..=20, 21..=40, 41..=41]);
+        assert_eq!(ranges(0, 3, 1).collect::<Vec<_>>(), [1..=1, 2..=2, 3..=3]);
+        assert_eq!(ranges(10, u64::MAX, 20).map(|r| r.end() - r.start() + 1).sum::<u64>(), TICK_BLOCKS_MAX);
     }
 }
