@@ -9,13 +9,13 @@ use std::sync::PoisonError;
 use tracing::{debug, info, warn};
 
 use crate::delivery::breaker::{self, Ending, Outcome};
-use crate::delivery::client::closed_words;
 use crate::delivery::{Delivered, Delivery, schedule};
 use crate::store::deliveries::{self, AttemptLog, Claimed, Queue};
 use crate::store::endpoints::{self, Status};
 use crate::store::sinks::Kind;
 use crate::store::{StoreError, Tx};
 use crate::time::Timestamp;
+use crate::webhook::closed_words;
 
 /// An attempt that has ended.
 pub(super) type Ended = (Claimed, AttemptLog);

@@ -129,11 +129,6 @@ pub(super) fn describe(error: reqwest::Error) -> String {
     format!("{error} ({}){causes}", kind(&error))
 }
 
-/// What may be logged of an attempt's error: a certificate names hosts, a refused URL has one, and both are a client's.
-pub(super) fn closed_words(error: &str) -> &str {
-    error.split_once(": ").map_or(error, |(words, _)| words)
-}
-
 /// What was in the way; no name, no address, nothing that the other side chose.
 fn kind(error: &reqwest::Error) -> String {
     let mut cause = error.source();
@@ -154,24 +149,4 @@ fn kind(error: &reqwest::Error) -> String {
     }
     let word = if error.is_connect() { "not connected" } else { "no whole answer" };
     word.to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_follows_the_closed_words_is_not_logged() {
-        let cases = [
-            (
-                "error sending request (certificate not accepted): a: b",
-                "error sending request (certificate not accepted)",
-            ),
-            ("its URL may not be sent to: 10.0.0.1 is inside", "its URL may not be sent to"),
-            ("the receiver answered 404 Not Found", "the receiver answered 404 Not Found"),
-        ];
-        for (error, logged) in cases {
-            assert_eq!(closed_words(error), logged);
-        }
-    }
 }

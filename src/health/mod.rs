@@ -159,12 +159,13 @@ impl Status {
         Ok(Status { chains, events, feed, webhooks, sinks })
     }
 
-    /// With nothing of what the watchers of other chains than these said last, for nobody follows those any more. Their incidents
-    /// that are open are kept.
+    /// Without what the watchers of other chains than these reported last, where nobody has followed such a chain for 30 s.
+    /// Another process may follow it. Its open incidents are kept.
     #[must_use]
     pub fn of_configured(mut self, configured: &BTreeSet<Chain>) -> Self {
         for report in &mut self.chains {
-            if !configured.iter().any(|chain| chain.name() == report.chain) {
+            let is_silent = report.silent_secs > HEARTBEAT_MAX.as_secs();
+            if is_silent && !configured.iter().any(|chain| chain.name() == report.chain) {
                 "not configured any more".clone_into(&mut report.state);
                 report.alarms.retain(|alarm| alarm.starts_with(INCIDENT));
                 report.endpoints.clear();

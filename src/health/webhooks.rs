@@ -11,6 +11,7 @@ use crate::store::endpoints::Status;
 use crate::store::status::{self, WebhookStatus};
 use crate::store::{Connection, StoreError};
 use crate::time::Timestamp;
+use crate::webhook::closed_words;
 
 /// A pause that holds events back for longer is probably forgotten.
 const PAUSE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -41,7 +42,7 @@ pub struct WebhookReport {
     state_secs: u64,
 }
 
-/// How an attempt failed: `landfall event show` has all of them.
+/// How an attempt failed, in closed words: who reads a report must not learn a client's hosts. `landfall event show` has all.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FailureReport {
     pub at: String,
@@ -51,7 +52,7 @@ pub struct FailureReport {
 
 impl From<Failure> for FailureReport {
     fn from(Failure { event_id, at, error }: Failure) -> Self {
-        FailureReport { at: at.to_string(), event_id, error }
+        FailureReport { at: at.to_string(), event_id, error: closed_words(&error).to_owned() }
     }
 }
 
@@ -164,12 +165,16 @@ mod tests {
         let expected = "webhook hook: fails since 2027-01-15T07:58:59Z, 3 deliveries wait; once it is mended, `landfall webhook \
                         resume hook --reason TEXT` sends them at once";
         assert_eq!(open, expected);
-        let failure = Failure { event_id: "e1".to_owned(), at: NOW, error: "the receiver answered 500".to_owned() };
+        let failure = Failure {
+            event_id: "e1".to_owned(),
+            at: NOW,
+            error: "its URL may not be sent to: 10.0.0.1 is inside".to_owned(),
+        };
         let failed = complaints(&report(Status::Failing, 61, |webhook| {
             webhook.pending = 3;
             webhook.last_failure = Some(failure);
         }));
-        let last = "; last failure: the receiver answered 500 (at 2027-01-15T08:00:00Z, `landfall event show e1`)";
+        let last = "; last failure: its URL may not be sent to (at 2027-01-15T08:00:00Z, `landfall event show e1`)";
         assert_eq!(failed, format!("{expected}{last}"));
         let flapping = complaints(&report(Status::Failing, 5, due(7_200)));
         assert!(flapping.starts_with("webhook hook: fails since 2027-01-15T07:59:55Z"), "{flapping}");

@@ -21,3 +21,28 @@ pub const PREVIOUS_KEY_TIME_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60
 /// How many rotations' keys may sign beside the present ones: who does not get an answer asks again, and the key that its receiver has
 /// must go on signing. While there are so many, there is no further rotation but one that ends them all.
 pub const PREVIOUS_ROTATIONS_MAX: usize = 3;
+
+/// What logs and reports may show of an attempt's error: a certificate names hosts, a refused URL has one, and both are a client's.
+pub fn closed_words(error: &str) -> &str {
+    error.split_once(": ").map_or(error, |(words, _)| words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_the_closed_words_is_left_out() {
+        let cases = [
+            (
+                "error sending request (certificate not accepted): a: b",
+                "error sending request (certificate not accepted)",
+            ),
+            ("its URL may not be sent to: 10.0.0.1 is inside", "its URL may not be sent to"),
+            ("the receiver answered 404 Not Found", "the receiver answered 404 Not Found"),
+        ];
+        for (error, logged) in cases {
+            assert_eq!(closed_words(error), logged);
+        }
+    }
+}
