@@ -53,6 +53,11 @@ use retries::Withheld;
 use settle::reported_blocks::ReportedBlocks;
 pub use traces::{TraceLane, Traced, not_traced};
 
+/// How often an idle chain reports that it is alive; `health` misses it after 30 s.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// The longest wait between two tries; well below the 30 s after which `health` misses the heartbeat.
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
 /// How a chain is followed, beyond what its network fixes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {

@@ -13,18 +13,14 @@ use tracing::{info, warn};
 use crate::store::StoreError;
 use crate::time::{Clock, Pulse};
 use crate::watcher::follow::status;
-use crate::watcher::{TickError, Watcher};
+use crate::watcher::{HEARTBEAT, RETRY_MAX, TickError, Watcher};
 
-/// How often an idle chain reports that it is alive; `health` misses it after 30 s.
-pub(in crate::watcher) const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How often a halted chain checks whether it is resumed, and reports that it is alive.
 const LOOK_FOR_RESUMPTION: Duration = Duration::from_secs(1);
 /// A tick that takes longer hangs: it no longer counts as a sign of life.
 pub(in crate::watcher) const TICK_TIME_MAX: Duration = Duration::from_secs(600);
 /// However long a tick took, this part of the poll is waited for after it.
 const REST_PART: u32 = 4;
-/// The longest wait between two tries; well below the 30 s after which `health` misses the heartbeat.
-pub(in crate::watcher) const RETRY_MAX: Duration = Duration::from_secs(10);
 
 impl<S: BlockSource> Watcher<S> {
     /// Ticks until `stop`, which may come at any await of a tick. After a permanent error the chain is halted: it

@@ -9,7 +9,8 @@ use tracing::{error, info, warn};
 use crate::store::status::{self, ChainStatus};
 use crate::store::{Db, StoreError};
 use crate::time::{Clock, Pulse, Timestamp};
-use crate::watcher::follow::run::{HEARTBEAT, TICK_TIME_MAX};
+use crate::watcher::HEARTBEAT;
+use crate::watcher::follow::run::TICK_TIME_MAX;
 use crate::watcher::{Pace, TickError, Ticked};
 
 /// How often an unchanged state is recorded.

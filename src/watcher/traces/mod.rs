@@ -42,11 +42,10 @@ use crate::watcher::books::leg::{WatchedLeg, prove_signer};
 use crate::watcher::books::movements::{self, Whose};
 use crate::watcher::books::watch_list::WatchList;
 use crate::watcher::error::or_reason;
-use crate::watcher::follow::run::{HEARTBEAT, RETRY_MAX};
 use crate::watcher::read::FINAL_BLOCKS_KEPT;
 use crate::watcher::traces::trace_again::Again;
 use crate::watcher::traces::witness::pause_after;
-use crate::watcher::{Settings, TickError, halted};
+use crate::watcher::{HEARTBEAT, RETRY_MAX, Settings, TickError, halted};
 
 /// How many blocks a tick traces at most: from each end of what is untraced, and of those that failed before.
 const TICK_BLOCKS_MAX: u32 = 8;
