@@ -30,6 +30,8 @@ const AT_ONCE: u64 = 100;
 const ADDRESSES: u64 = 100;
 /// What a deposit may take from its block to its record: it took 31 s, and takes milliseconds without a flood.
 const DEPOSIT_MAX: Duration = Duration::from_secs(3);
+/// Beside other tests on few processors; before registrations were taken in turn it was 31 s.
+const DEPOSIT_MAX_BESIDE_OTHERS: Duration = Duration::from_secs(10);
 
 /// Who asks the API.
 #[derive(Clone)]
@@ -144,7 +146,8 @@ async fn one_key_that_opens_accounts_in_bulk_holds_up_neither_deposits_nor_other
             times[times.len() / 2],
             times[times.len() * 99 / 100],
         );
-        assert!(slowest <= DEPOSIT_MAX && opening <= DEPOSIT_MAX, "{engine:?}: {slowest:?}, {opening:?}");
+        let most = if full() { DEPOSIT_MAX } else { DEPOSIT_MAX_BESIDE_OTHERS };
+        assert!(slowest <= most && opening <= most, "{engine:?}: {slowest:?}, {opening:?}");
         // None is told that something failed; who waited for too long is reported so, and comes again.
         let failed = answers.iter().find(|status| ![201, 503].contains(&status.as_u16()));
         assert_eq!((failed, made > 0), (None, true), "{engine:?}");
