@@ -58,7 +58,8 @@ fn no_pair_of_faults_loses_or_invents_a_deposit() {
         pairs.extend(faults[index + 1..].iter().map(|second| vec![*first, *second]));
     }
     let (all, base) = (pairs.len(), given_seed());
-    let mut rng = StdRng::seed_from_u64(40 + base);
+    // The same pairs in each bounded run: until all of them were run, a new one may need a person to judge it.
+    let mut rng = StdRng::seed_from_u64(40);
     while !full() && pairs.len() > PAIRS {
         pairs.swap_remove(rng.random_range(0..pairs.len()));
     }

@@ -71,7 +71,8 @@ fn no_pair_of_faults_of_a_solana_node_loses_or_invents_a_deposit() {
         pairs.extend(faults[index + 1..].iter().map(|second| [*first, *second]));
     }
     let (all, base) = (pairs.len(), given_seed());
-    let mut rng = StdRng::seed_from_u64(40 + base);
+    // The same pairs in each bounded run: until all of them were run, a new one may need a person to judge it.
+    let mut rng = StdRng::seed_from_u64(40);
     while !full() && pairs.len() > PAIRS {
         pairs.swap_remove(rng.random_range(0..pairs.len()));
     }
@@ -80,7 +81,7 @@ fn no_pair_of_faults_of_a_solana_node_loses_or_invents_a_deposit() {
     for pair in pairs {
         cases.extend(with_and_without(&pair, 40_000 + base + 10 * u64::try_from(cases.len()).unwrap()));
     }
-    check(cases, &format!("{count} of {all} pairs of faults ({kind}) with LANDFALL_SEED={base}"));
+    check(cases, &format!("{kind}: {count} of {all} pairs of faults of a Solana node from LANDFALL_SEED={base}"));
 }
 
 /// Seeds that once broke a promise. `LANDFALL_FAULT="null + short list, a second node:20725:300"` runs, in their place, what is
