@@ -93,7 +93,7 @@ pub(super) struct BalanceList {
 /// have not been read for 5 minutes, or the chain is halted; and, of the native currency where traces show what contracts move,
 /// while a block above the one that it was read at has waited for its trace for 5 minutes; while the account has an address
 /// on a chain that was followed once and is not any more; and while an asset is no longer listed of which it held some or ever got
-/// a deposit that is not FAILED: that one is reported by its contract. A chain that never was followed, and a chain or an asset that
+/// a deposit that is not FAILED: that one is named by its contract. A chain that never was followed, and a chain or an asset that
 /// was given up for good, has no line. With `chain` or `symbol` only what was asked for must be known.
 #[utoipa::path(
     get,

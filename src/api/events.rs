@@ -2,7 +2,7 @@
 //!
 //! Promises: what is read behind the last `next` was never read before, and nothing is ever left out, whatever was
 //! committed late; `event` is byte for byte what webhooks are sent. A request may wait for an event; while it does it takes
-//! nothing away from others, a stop ends it at once, and a key that was revoked meanwhile is reported nothing.
+//! nothing away from others, a stop ends it at once, and a key that was revoked meanwhile is answered nothing.
 
 use std::time::Duration;
 

@@ -251,7 +251,7 @@ impl Problem {
         Problem { retry_after_secs: Some(OVERLOADED_RETRY_SECS), ..Problem::new(Code::Overloaded, detail) }
     }
 
-    /// For a change that the store has not made. That others kept it from being made is reported as such: nothing was done.
+    /// For a change that the store has not made. If others kept it from being made, the answer says that nothing was done.
     pub(super) fn unchanged(cause: StoreError) -> Self {
         if !cause.is_locked_out() {
             return Problem::internal(cause);

@@ -1,5 +1,5 @@
 //! The feed in the status report: how far it is numbered, and since when an event waits for its number. Who reads the
-//! feed is reported nothing of an event before that, so a feed that stands still is a fault.
+//! feed gets no event before that, so a feed that stands still is a fault.
 
 use std::time::Duration;
 
