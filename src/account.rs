@@ -1,6 +1,6 @@
-//! Accounts and the addresses that are theirs, as operators write them down: flags and CSV files.
+//! Accounts and their addresses, as operators write them: flags and CSV files.
 //!
-//! Pure: what is already on record is the store's to compare.
+//! Pure: only the store compares them with what is on record.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -36,7 +36,7 @@ pub enum AccountStatus {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewAccount {
     pub id: String,
-    /// `None` leaves it to the default identity, or to the one that an existing account has.
+    /// `None`: the default identity, or the one that an existing account has.
     pub identity_id: Option<String>,
     pub kind: AccountType,
     pub addresses: BTreeSet<(Chain, Address)>,
@@ -65,7 +65,7 @@ pub enum AccountError {
     Address(#[from] AddressError),
 }
 
-/// What is wrong with a CSV file: a line for each bad row.
+/// The bad rows of a CSV file, a line for each.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{}", .0.join("\n"))]
 pub struct CsvError(Vec<String>);
@@ -84,7 +84,8 @@ impl AccountType {
 impl AccountStatus {
     pub const ALL: [AccountStatus; 3] = [AccountStatus::Active, AccountStatus::Frozen, AccountStatus::Closed];
 
-    /// Of an account of an identity that stands so. What is not cleared to transact, and not closed for ever, is frozen.
+    /// The status of an account whose identity has this status. An account is frozen if the identity is neither cleared
+    /// to transact nor closed for ever.
     pub const fn of(identity: IdentityStatus) -> Self {
         match identity {
             IdentityStatus::Active => AccountStatus::Active,
@@ -133,7 +134,7 @@ impl NewAccount {
         Ok(NewAccount { id: id.to_owned(), identity_id: None, kind, addresses })
     }
 
-    /// The request that opens it. Its own id is no part of that: it follows from the request's.
+    /// The request that opens it. The account's own id is no part of the digest: it follows from the request's id.
     ///
     /// # Errors
     /// A request id that is empty, long or not plain.
@@ -146,8 +147,8 @@ impl NewAccount {
     }
 }
 
-/// Reads a CSV file with the header `account_id,type,chains,address` and optionally `identity_id`; chains are
-/// separated by `|`. A row without anything in any cell is none: spreadsheets write such where something was cleared.
+/// Reads a CSV file with the header `account_id,type,chains,address` and optionally `identity_id`; chains are separated
+/// by `|`. A row with only empty cells is ignored: spreadsheets write such rows where something was cleared.
 ///
 /// # Errors
 /// Every bad row (the first 20 of them) with its line.
@@ -235,7 +236,7 @@ fn on_chains<'a>(
     Ok(addresses.into_iter())
 }
 
-/// The line a record stands on: its position is before the empty lines that precede it.
+/// The line on which a record starts: its position is before the empty lines that precede it.
 fn line_of(text: &str, position: &csv::Position) -> u64 {
     let from = usize::try_from(position.byte()).ok().and_then(|byte| text.get(byte..)).unwrap_or_default();
     let empty_lines =

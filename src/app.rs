@@ -1,8 +1,8 @@
 //! The composition root: configuration -> store, chains, workers; supervision and shutdown. The only room that knows
-//! which chains exist, and `any_chain` and `cluster` are its only files that report their families apart.
+//! which chains exist. Within it only `any_chain` and `cluster` treat their families differently.
 //!
-//! Promises: what is wrong with the configuration is reported before anything is written; a worker that ends unasked
-//! ends the process; a stop is done within 10 s.
+//! Promises: what is wrong with the configuration is reported before anything is written. If a worker ends unasked, the
+//! process ends. A stop is done within 10 s.
 
 mod any_chain;
 mod chain;
@@ -42,7 +42,7 @@ pub use serving::Serving;
 pub use workers::WorkerEnded;
 
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
-/// Of those who ask how things are.
+/// How many connections the admin routes may have.
 const ADMIN_CONNECTIONS_MAX: usize = 64;
 
 /// A running Landfall.
@@ -104,7 +104,7 @@ impl App {
         workers.serve("api", serving(config), listener, served.router());
         workers.spawn("api upkeep", served.run(stop));
 
-        // A name of this process among those at the same store.
+        // The name of this process among the processes on the same store.
         let owner = format!("{:032x}", u128::from_ne_bytes(random::bytes()));
         deliver(config, &db, &clock, &owner, &mut workers).await?;
         let numberer = Numberer::new(db.clone(), owner.clone());
@@ -123,7 +123,7 @@ impl App {
         self.api
     }
 
-    /// The store, for who runs Landfall inside another program.
+    /// The store, for a program that runs Landfall inside of it.
     pub fn db(&self) -> &Db {
         &self.db
     }
@@ -134,7 +134,7 @@ impl App {
     /// When a worker ended before.
     pub async fn run_until(self, asked: impl Future<Output = ()>) -> Result<(), WorkerEnded> {
         let ended = self.workers.run_until(asked).await;
-        // A server that has gone silent is not waited for.
+        // A server that does not answer any more is not waited for.
         let _ = tokio::time::timeout(CLOSE_TIME_MAX, self.db.close()).await;
         ended
     }

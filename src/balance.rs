@@ -1,8 +1,8 @@
-//! What an account has of an asset: of what its addresses held at final blocks, what is its own to spend. And whether what an
-//! address holds is explained by what it held and what moved.
+//! What an account has of an asset, and how much of it may be spent, from what its addresses held at final blocks. Also
+//! whether what an address holds is explained by what it held before and what moved since.
 //!
-//! Promises: an account whose addresses are not all known has no balance at all, nor has one of which something may have left
-//! without being seen; what is not sure to be there is in `total` and not in `available`. Pure.
+//! Promises: an account has no balance at all while one of its addresses is not known, or while something may have left
+//! without being seen. An amount that is not certain is in `total` and not in `available`. Pure.
 
 use std::cmp::Ordering;
 
@@ -21,14 +21,14 @@ pub struct Held {
     /// `None` where a chain reports only the number.
     pub hash: Option<BlockHash>,
     pub read_at: Timestamp,
-    /// What is in `amount` by deposits that are not CONFIRMED.
+    /// How much of `amount` is from deposits that are not CONFIRMED.
     pub pending: U256,
-    /// What left the address in blocks after that one.
+    /// How much left the address in blocks after that one.
     pub spent: U256,
-    /// From this block on all that leaves is seen: the address is watched, and the asset followed. `None` when that is not
-    /// known of any block.
+    /// From this block on everything that leaves is seen: the address is watched, and the asset followed. `None` if
+    /// there is no such block on record.
     pub seen_from: Option<u64>,
-    /// The newest block that was connected long ago and not searched yet for all that leaves; `None` when there is none.
+    /// The newest block that was connected long ago and not searched yet for what leaves; `None` if there is none.
     pub unsearched: Option<u64>,
 }
 
@@ -37,7 +37,7 @@ pub struct Held {
 pub struct Balance {
     pub total: U256,
     pub available: U256,
-    /// The oldest block, and the oldest reading, of those that it is made of.
+    /// The oldest of the blocks, and of the readings, that it is made of.
     pub number: u64,
     pub read_at: Timestamp,
 }
@@ -62,22 +62,22 @@ pub struct HeldAfter {
     pub amount: U256,
 }
 
-/// What is on record to have moved between two readings, in base units.
+/// The movements on record between two readings, in base units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
-    /// With what is PENDING.
+    /// Including PENDING deposits.
     pub came: U256,
-    /// What of it is PENDING.
+    /// How much of it is PENDING.
     pub pending: U256,
     pub left: U256,
 }
 
-/// By how many base units an address holds something else than what it held and what moved make.
+/// By how many base units an address holds more or less than the older reading and the movements give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unexplained {
-    /// So much came, or did not leave, unseen.
+    /// So much came, or did not leave, without a record.
     More(U256),
-    /// So much left, or did not come.
+    /// So much left, or did not come, without a record.
     Less(U256),
 }
 
@@ -87,9 +87,9 @@ pub enum Unexplained {
 pub struct TooLarge;
 
 impl Held {
-    /// What of it may be spent. What transfers that are under way have reserved is taken off here, once there are any.
-    /// `None` when some may have left in blocks that were not searched for it. What left up to the block that was read is not
-    /// in `amount`.
+    /// How much of it may be spent. Amounts that transfers under way have reserved will be subtracted here, once there
+    /// are transfers. `None` if some may have left in blocks that were not searched for it. What left up to the block
+    /// of the reading is not in `amount`.
     fn available(&self) -> Option<U256> {
         let is_seen = self.seen_from.is_some_and(|from| from <= self.number.saturating_add(1))
             && self.unsearched.is_none_or(|number| number <= self.number);
@@ -99,7 +99,7 @@ impl Held {
 }
 
 impl Readings {
-    /// What `moved` leaves unexplained, if anything. A token whose contract reports absurd amounts saturates.
+    /// The difference that `moved` leaves unexplained, if any. A token whose contract reports absurd amounts saturates.
     pub fn unexplained(&self, moved: &Moved) -> Option<Unexplained> {
         let explained = self.had.amount.saturating_add(moved.came);
         let reported = self.has.amount.saturating_add(moved.left);
@@ -110,7 +110,8 @@ impl Readings {
         }
     }
 
-    /// How much less is held than what is CONFIRMED, and all else but what is PENDING, makes; `None` where it is held.
+    /// How much less is held than the CONFIRMED deposits and all other movements but PENDING ones give; `None` if it is
+    /// held.
     pub fn short_of(&self, moved: &Moved) -> Option<U256> {
         let sure = moved.came.saturating_sub(moved.pending);
         let explained = self.had.amount.saturating_add(sure);
@@ -120,8 +121,8 @@ impl Readings {
 }
 
 impl Balance {
-    /// What an account in this state has of `asset`, of which `addresses` holds, for each address, all that is known.
-    /// `None` when it, or what of it is available, is not known of one of them, and when there is none.
+    /// What an account in this state has of `asset`; `addresses` holds all that is known of each address. `None` if
+    /// there are none, or if the balance, or its available part, is not known of one of them.
     ///
     /// # Errors
     /// A sum that is no amount.
@@ -135,7 +136,7 @@ impl Balance {
             let Some(held) = known.iter().find(|held| held.asset == *asset) else { return Ok(None) };
             let available = match status {
                 AccountStatus::Active => held.available(),
-                // Nothing may leave it.
+                // Nothing may be spent.
                 AccountStatus::Frozen | AccountStatus::Closed => Some(U256::ZERO),
             };
             let Some(available) = available else { return Ok(None) };
@@ -188,7 +189,7 @@ mod tests {
         let active = |addresses: &[Vec<Held>]| of(AccountStatus::Active, addresses);
         assert_eq!(active(&[held(10, 0, 0, 7)]), Some((10, 10, 7)));
         assert_eq!(active(&[held(10, 3, 2, 7)]), Some((10, 5, 7)));
-        // What left may have come after the block: that of another address does not pay for it.
+        // What left one address may have come after its block: the balance of another address does not cover it.
         assert_eq!(active(&[held(10, 8, 9, 7), held(5, 0, 0, 9)]), Some((15, 5, 7)));
     }
 
@@ -205,7 +206,7 @@ mod tests {
     fn what_may_have_left_without_being_seen_is_not_known_to_be_available() {
         let seen = |from, amount, number| vec![Held { seen_from: from, ..held(amount, 0, 0, number)[0].clone() }];
         let active = |addresses: &[Vec<Held>]| of(AccountStatus::Active, addresses);
-        // All that leaves is seen from block 8 on, and what is read is true after block 7.
+        // Everything that leaves is seen from block 8 on, and the reading is true after block 7.
         assert_eq!(active(&[seen(Some(8), 10, 7)]), Some((10, 10, 7)));
         assert_eq!(active(&[seen(Some(9), 10, 7)]), None);
         assert_eq!(active(&[seen(None, 10, 7)]), None);
@@ -214,7 +215,7 @@ mod tests {
             None,
             "nor does another address stand for it"
         );
-        // From nothing nothing leaves.
+        // An address that holds nothing has nothing that could leave.
         assert_eq!(active(&[seen(Some(9), 0, 7)]), Some((0, 0, 7)));
         assert_eq!(of(AccountStatus::Frozen, &[seen(Some(9), 10, 7)]), Some((10, 0, 7)));
     }
@@ -225,7 +226,7 @@ mod tests {
         let active = |addresses: &[Vec<Held>]| of(AccountStatus::Active, addresses);
         assert_eq!(active(&[waiting(Some(8), 10, 7)]), None);
         assert_eq!(active(&[waiting(Some(8), 0, 7)]), Some((0, 0, 7)), "from nothing nothing leaves");
-        // What left in block 8 is not in what was read behind it.
+        // What left in block 8 is not in a reading after block 8.
         assert_eq!(active(&[waiting(Some(8), 10, 8)]), Some((10, 10, 8)));
         assert_eq!(of(AccountStatus::Frozen, &[waiting(Some(8), 10, 7)]), Some((10, 0, 7)));
     }

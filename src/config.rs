@@ -1,8 +1,8 @@
 //! The configuration: one tree, from a TOML file with `${ENV}` expanded in its values.
 //!
-//! Everything is checked before any socket opens. An error is one line that names the key and never the value of
-//! one that may hold a secret. Which networks exist, and what a chain's own facts are, is not known here; which keys
-//! a family of chains has, is (`family`).
+//! Everything is checked before any socket opens. An error is one line that names the key, and never the value of a key
+//! that may hold a secret. It does not know which networks exist nor what their facts are. It does know which keys a
+//! family of chains has (`family`).
 
 mod chain;
 mod family;
@@ -28,7 +28,7 @@ use crate::store::StoreUrl;
 
 pub use chain::{AssetConfig, ChainConfig, ProgramName, RpcConfig, TierConfig, WrappedName, agreeing};
 
-/// With all else that the process has open it stays below 1024, the usual limit of file descriptors.
+/// With all other files of the process this stays below 1024, the usual limit of file descriptors.
 const CONNECTIONS_DEFAULT: usize = 800;
 
 /// What an operator sets.
@@ -37,20 +37,20 @@ pub struct Config {
     pub store: StoreUrl,
     pub api_listen: SocketAddr,
     pub environment: Environment,
-    /// What signed requests name as their audience; `None` leaves it to where the API listens.
+    /// The audience that signed requests must name; `None` takes the address at which the API listens.
     pub api_host: Option<String>,
     pub api_limits: Limits,
-    /// How many may be open at the same time.
+    /// How many connections may be open at the same time.
     pub api_connections: usize,
     /// How many of these from one address.
     pub api_ip_connections: usize,
     pub admin_listen: SocketAddr,
-    /// A name under which the admin routes are asked for, beside addresses and `localhost`.
+    /// A name under which the admin routes are served, beside addresses and `localhost`.
     pub admin_host: Option<String>,
     /// Where events are published beside the webhooks.
     pub nats: Option<NatsOptions>,
     pub chains: BTreeMap<Chain, ChainConfig>,
-    /// Followed once and given up for good.
+    /// Chains that were followed once and are given up for good.
     pub retired: BTreeSet<Chain>,
 }
 
@@ -64,7 +64,7 @@ pub enum ConfigError {
     Key { key: String, what: String },
 }
 
-/// A chain is asked for that has no section.
+/// The configuration has no section for this chain.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} is not configured; add a section [chains.{0}]")]
 pub struct NotConfigured(Chain);
@@ -148,7 +148,7 @@ impl Default for AdminSection {
 }
 
 impl Config {
-    /// Reads a file; `variable` looks up what `${NAME}` stands for.
+    /// Reads a file; `variable` gives the value of `${NAME}`.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -158,7 +158,7 @@ impl Config {
         Config::parse(&name, &text, variable)
     }
 
-    /// As [`Config::load`], of a text; `name` is its file's, beside which relative paths are.
+    /// As [`Config::load`], for a text. `name` is the name of its file; relative paths start in the file's folder.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -185,7 +185,7 @@ impl Config {
         self.chains.get(&chain).ok_or(NotConfigured(chain))
     }
 
-    /// What the API is reported, when it listens at `listening`.
+    /// The settings of the API, if it listens at `listening`.
     pub fn api_settings(&self, listening: SocketAddr, networks: Vec<Network>) -> Settings {
         let host = self.api_host.clone().unwrap_or_else(|| listening.to_string());
         let (limits, retired) = (self.api_limits.clone(), self.retired.clone());
@@ -236,7 +236,8 @@ impl File {
     }
 }
 
-/// A relative path is beside the configuration, from wherever a command is run: else each folder would have a store of its own.
+/// A relative path starts in the configuration's folder, wherever a command is run. Otherwise each folder would have a
+/// store of its own.
 fn store(text: &str, folder: &Path) -> Result<StoreUrl, ConfigError> {
     match text.parse() {
         Ok(StoreUrl::Sqlite(path)) => Ok(StoreUrl::Sqlite(folder.join(path))),
@@ -277,12 +278,12 @@ impl ApiSection {
     }
 }
 
-/// What a host and its port are written with.
+/// The characters of a host and its port.
 fn is_of_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte)
 }
 
-/// An address and a port. What was written is shown where it can be nothing else: a secret may stand there by mistake.
+/// An address and a port. A wrong value is shown only if it can be no secret that was put here by mistake.
 fn socket<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map_err(|_| {
@@ -317,7 +318,7 @@ fn expanded(text: &str, at: &str, variable: &impl Fn(&str) -> Option<String>) ->
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {
         let named = behind.split_once('}').filter(|(name, _)| is_variable(name));
-        // What stands there instead may be a part of a password.
+        // The rest of the value may be part of a password.
         let what = "\"${\" without the name of an environment variable and \"}\"";
         let (name, after) = named.ok_or_else(|| key(at, what))?;
         let value = variable(name).ok_or_else(|| key(at, format!("environment variable {name} is not set")))?;
@@ -333,15 +334,16 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// A key is named as far as it looks like one: a URL, or a header with its value, may stand in its place.
+/// The name of a key is shown only if it has the form of one: a URL, or a header with its value, may stand in its
+/// place.
 fn key(key: &str, what: impl ToString) -> ConfigError {
     let is_of_key = |c: char| c.is_ascii_alphanumeric() || "_-.[]".contains(c);
     let key = key.find(|c| !is_of_key(c)).map_or(key, |end| &key[..end]);
     ConfigError::Key { key: key.to_owned(), what: what.to_string() }
 }
 
-/// serde quotes the value it did not expect, and the field that it does not know, which may be a URL with a secret: only what was
-/// expected is reported.
+/// serde quotes the value that it did not expect, and the field that it does not know. Either may be a URL with a
+/// secret, so only the expectation is reported.
 fn without_values(message: &str) -> String {
     match message.rsplit_once(", expected ") {
         Some((found, expected)) if found.starts_with("invalid ") => {
@@ -356,13 +358,13 @@ fn without_values(message: &str) -> String {
     }
 }
 
-/// Whether what stands between backticks is a name as keys have.
+/// Whether the text between backticks has the form of a key's name.
 fn is_plain(text: &str) -> bool {
     let quoted = text.split('`').nth(1).unwrap_or_default();
     quoted.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
-/// Reads a URL of which there is no doubt where its host is: all else in it may be secret, and is not reported. `form` is how it is written.
+/// Reads a URL whose host is certain. All else in it may be secret and is not reported. `form` says how to write it.
 fn url(at: &str, text: &str, form: &str) -> Result<Url, ConfigError> {
     if is_doubtful(text) {
         return Err(key(at, format!("the URL cannot be taken apart: expected {form}, {WRITTEN}")));

@@ -1,9 +1,11 @@
-//! Events: what clients are reported, as the bytes that are signed.
+//! Events: what clients are sent, as the bytes that are signed.
 //!
-//! Invariants: the id of a deposit's event is a pure function of the leg, the status and how often the deposit had entered
-//! that status before; that of an identity's event is one of the change, its moment included: a person who decides the same
-//! again, also in a store that was restored, has decided anew. The envelope is exactly `{id, type, data}`; `data` has exactly
-//! the fields of the interface.
+//! Invariants:
+//! - the id of a deposit's event is a pure function of the leg, the status, and how often the deposit had entered that
+//!   status before;
+//! - the id of an identity's event is a pure function of the change, its moment included: if a person decides the same
+//!   again, for example in a restored store, that is another change;
+//! - the envelope is exactly `{id, type, data}`, and `data` has exactly the fields of the interface.
 
 use std::fmt;
 
@@ -20,12 +22,12 @@ use crate::time::Timestamp;
 pub const DEPOSIT_EVENT: &str = "deposit_v2";
 /// The `type` of every event of an identity.
 pub const IDENTITY_EVENT: &str = "identity_status_update";
-/// The `type` of an event that only shows that a webhook works.
+/// The `type` of an event whose only purpose is to show that a webhook works.
 pub const TEST_EVENT: &str = "webhook_test";
 /// The `type`s of the events that are in the feed.
 pub const FEED_TYPES: [&str; 2] = [DEPOSIT_EVENT, IDENTITY_EVENT];
-/// How many accounts one event of an identity names; there is a further event for each so many more. With the longest ids the
-/// body is some 130 kB: NATS takes 1 MiB, as do many receivers, and a page of the feed holds 100 of them.
+/// How many accounts one event of an identity names; there is a further event for each 500 more. With the longest ids
+/// the body is some 130 kB. NATS takes 1 MiB, as do many receivers, and a page of the feed holds 100 events.
 pub const AFFECTED_ACCOUNTS_MAX: u32 = 500;
 
 /// The envelope's `id`; that of a deposit's first event is its `dedup_key`.
@@ -45,19 +47,19 @@ pub struct Event {
     pub payload: String,
 }
 
-/// A change of an identity's status, or what it is to some of its accounts, ready to be stored and sent.
+/// A change of an identity's status, or what this means for some of its accounts, ready to be stored and sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IdentityEvent {
     pub id: EventId,
     pub identity_id: String,
     pub status: IdentityStatus,
-    /// Among the events of the identity, from 0.
+    /// Its number among the events of the identity, from 0.
     pub position: u32,
     /// The envelope, byte for byte as it is signed and sent.
     pub payload: String,
 }
 
-/// What became of an identity, why and when.
+/// The change of an identity, why and when.
 #[derive(Clone, Copy, Debug)]
 pub struct IdentityChanged<'a> {
     pub before: &'a Identity,
@@ -66,7 +68,7 @@ pub struct IdentityChanged<'a> {
     pub at: Timestamp,
 }
 
-/// What a webhook is sent to show that it works. Of no deposit, and its id is random: each is another.
+/// Sent to a webhook to show that it works. It is about no deposit, and its id is random, so each one is new.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TestEvent {
     pub id: EventId,
@@ -136,14 +138,14 @@ impl EventId {
         EventId(uuid_of(&hasher.finalize().into()))
     }
 
-    /// The id of the event PENDING/0: the deposit's name in every event and answer, for ever.
+    /// The id of the event PENDING/0. It names the deposit in every event and answer, for ever.
     pub fn dedup_key(leg: &LegHash) -> Self {
         EventId::of(leg, DepositStatus::Pending, 0)
     }
 }
 
 impl Event {
-    /// The event of `deposit` having entered its present status for the `nth_entry`-th time, counted from 0.
+    /// The event of `deposit` entering its present status for the `nth_entry`-th time, counted from 0.
     pub fn entered(deposit: &Deposit, nth_entry: u32) -> Self {
         let id = EventId::of(&deposit.leg_hash, deposit.status, nth_entry);
         let envelope = Envelope { id: id.to_string(), r#type: DEPOSIT_EVENT, data: DepositData::of(deposit) };

@@ -1,9 +1,9 @@
 //! Numbers events for the feed: one process at a time, under a lease, in the order in which they were committed.
 //!
-//! Promises: each event has one number, given once; numbers have no gaps, so who reads on behind the last one that was
-//! seen misses nothing, also no event whose transaction was open for long; of one deposit an earlier event has the lower
-//! number. A number is written in a transaction that holds the lease, so a holder that was paused and goes on after
-//! another has taken over writes nothing. Events are written elsewhere; nobody else writes numbers.
+//! Promises: each event has one number, given once. Numbers have no gaps, so a client that reads on after the last
+//! number it has seen misses nothing, not even an event whose transaction was open for long. Of one deposit an earlier
+//! event has the lower number. A number is written in a transaction that holds the lease. So a holder that was paused,
+//! and goes on after another has taken over, writes nothing. Events are written elsewhere; nobody else writes numbers.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::store::{Db, StoreError, feed};
 use crate::time::{Clock, Pulse, Timestamp};
 
 const LEASE_NAME: &str = "feed";
-/// How long nobody else takes over from a holder that says nothing.
+/// After so long without a report from the holder, another process may take over.
 const LEASE: Duration = Duration::from_secs(10);
-/// How many events one transaction numbers, or a few more.
+/// How many events one transaction numbers, give or take a few.
 const BATCH: u32 = 500;
-/// How often unnumbered events are looked for.
+/// How often events without a number are searched for.
 const POLL: Duration = Duration::from_millis(100);
-/// How often who does not hold the lease looks whether it is free, and who has failed tries again.
+/// How often a process without the lease checks whether it is free. Also how soon it tries again after an error.
 const POLL_ASIDE: Duration = Duration::from_secs(1);
 
 /// Numbers events, when it is its turn.
@@ -41,12 +41,12 @@ pub enum Ticked {
 }
 
 impl Numberer {
-    /// A numberer that differs from all others by `owner`.
+    /// A numberer that `owner` distinguishes from all others.
     pub fn new(db: Db, owner: String) -> Self {
         Numberer { db, turn: Turn::new(LEASE_NAME, owner, LEASE) }
     }
 
-    /// One bounded step: takes the lease where it is free, numbers a batch where there is one.
+    /// One bounded step: takes the lease if it is free, numbers a batch if there is one.
     ///
     /// # Errors
     /// When the store fails; nothing is half done.
@@ -67,7 +67,7 @@ impl Numberer {
         self.number(now).await
     }
 
-    /// Ticks until `stop`, and lets somebody else take over then.
+    /// Ticks until `stop`, then releases the lease.
     pub async fn run(mut self, clock: Clock, pulse: Pulse, stop: CancellationToken) {
         while !stop.is_cancelled() {
             pulse.beat(clock.now());
@@ -87,7 +87,7 @@ impl Numberer {
         }
     }
 
-    /// Lets somebody else take over at once.
+    /// Releases the lease, so that another process may take over at once.
     ///
     /// # Errors
     /// When the store fails: then the lease runs out by itself.
@@ -95,10 +95,10 @@ impl Numberer {
         self.turn.release(&self.db).await
     }
 
-    /// Numbers a batch, when the lease is still held.
+    /// Numbers a batch, if the lease is still held.
     async fn number(&mut self, now: Timestamp) -> Result<Ticked, StoreError> {
         let mut tx = self.db.begin().await?;
-        // First: it keeps all others from numbering up to the commit.
+        // First of all, because it keeps all others from numbering up to the commit.
         if !self.turn.hold(&mut tx, now).await? {
             warn!("another process has taken over the numbering of the feed; this one writes nothing");
             return Ok(Ticked::Aside);

@@ -1,7 +1,8 @@
-//! Under which names that is served which asks for no key.
+//! Under which host names the routes without a key are served.
 //!
-//! A page of another site may have its own name stand for this machine, and would then be let read what a browser here can reach. So
-//! who asks must name an address, `localhost`, or a name that is configured. What asks for a key needs none of it: no page has one.
+//! A page of another site could let its own name point to this machine, and then read what a browser here can reach. So
+//! a request must name an address, `localhost`, or a configured name. Routes with a key need no such check: no page has
+//! a key.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 
-/// The router, which answers 421 under any name but these; `key` is where in the configuration one is set.
+/// The router, which answers 421 under any name but these; `key` is the configuration key that adds a name.
 pub fn only(router: Router, names: Vec<String>, key: &'static str) -> Router {
     let names: Arc<[String]> = names.into();
     router.layer(from_fn(move |request: Request, next: Next| {
@@ -21,7 +22,7 @@ pub fn only(router: Router, names: Vec<String>, key: &'static str) -> Router {
     }))
 }
 
-/// Which host a request names. What HTTP/1.0 or no browser sends may name none.
+/// The host that a request names. HTTP/1.0, which no browser sends, may name none.
 fn named(request: &Request) -> Option<&str> {
     let header = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or_default());
     request.uri().authority().map(|authority| authority.as_str()).or(header)

@@ -1,8 +1,9 @@
 //! Identities in their core: who the accounts of an organization belong to, and what their states allow.
 //!
-//! Invariants: TERMINATED is never left; each change of the status ends the sub-status; an account's state is derived from its
-//! identity's and stored nowhere. What an identity's state says of money that arrives: nothing, all of it is recorded.
-//! Compliance itself is not here: who registers an identity has onboarded it, so it is ACTIVE from then on.
+//! Invariants: TERMINATED is never left. Each change of the status ends the sub-status. An account's state is derived
+//! from its identity's and stored nowhere. An identity's state does not affect money that arrives: all of it is
+//! recorded. Compliance itself is not here: whoever registers an identity has onboarded it, so it is ACTIVE from then
+//! on.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +11,7 @@ use std::str::FromStr;
 use crate::printable::is_control;
 use crate::request::{self, Request, RequestIdError};
 
-/// The identity of accounts that name none. It is there from the first day.
+/// The identity of accounts that name none. It exists from the first day.
 pub const DEFAULT_IDENTITY: &str = "default";
 const ID_CHARS_MAX: usize = 128;
 pub const LABEL_CHARS_MAX: usize = 256;
@@ -32,7 +33,7 @@ pub enum IdentityStatus {
     Terminated,
 }
 
-/// What an identity waits for, where it waits for something.
+/// What an identity waits for, if it waits for something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SubStatus {
     Created,
@@ -44,7 +45,7 @@ pub enum SubStatus {
     RfiRequired,
 }
 
-/// An identity, but for its accounts.
+/// An identity, without its accounts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     pub id: String,
@@ -56,7 +57,7 @@ pub struct Identity {
     pub sub_status: Option<SubStatus>,
 }
 
-/// What a client or an operator says of an identity that is to be registered.
+/// What a client or an operator gives to register an identity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewIdentity {
     pub kind: IdentityType,
@@ -129,7 +130,7 @@ impl IdentityStatus {
         }
     }
 
-    /// Whether new accounts may be opened. A suspension passes, and the accounts opened meanwhile are frozen until then.
+    /// Whether new accounts may be opened. A suspension ends, and accounts opened during it are frozen until then.
     pub const fn may_open_accounts(self) -> bool {
         match self {
             IdentityStatus::PendingOnboarding | IdentityStatus::Active | IdentityStatus::Suspended => true,
@@ -194,14 +195,14 @@ impl SubStatus {
         }
     }
 
-    /// What stands for a sub-status, or for none, wherever text is needed.
+    /// The text of a sub-status, or of none, where a text is needed.
     pub fn text(sub_status: Option<Self>) -> &'static str {
         sub_status.map_or("", SubStatus::name)
     }
 }
 
 impl Change {
-    /// What the identity is then, in words.
+    /// The participle for messages: what has happened to the identity.
     pub const fn done(self) -> &'static str {
         match self {
             Change::Suspend => "suspended",
@@ -212,7 +213,7 @@ impl Change {
 }
 
 impl Identity {
-    /// A new one, onboarded by who registers it.
+    /// A new identity. Whoever registers it has onboarded it.
     pub fn register(id: String, new: &NewIdentity) -> Self {
         let NewIdentity { kind, label, fiat_operations_enabled } = new.clone();
         Identity { id, kind, label, fiat_operations_enabled, status: IdentityStatus::Active, sub_status: None }
@@ -226,7 +227,7 @@ impl Identity {
         Ok(Identity { status: self.status.after(change)?, sub_status: None, ..self.clone() })
     }
 
-    /// Whether it is what `new` registers.
+    /// Whether `new` would register the same identity.
     pub fn is(&self, new: &NewIdentity) -> bool {
         self.kind == new.kind && self.label == new.label && self.fiat_operations_enabled == new.fiat_operations_enabled
     }
@@ -276,7 +277,7 @@ pub fn check_id(what: &'static str, id: &str) -> Result<(), IdError> {
     if plain { Ok(()) } else { Err(IdError { what, id: id.to_owned() }) }
 }
 
-/// Checks a label. No stored text has control characters, nor what broken text was decoded to.
+/// Checks a label. It may hold no control characters, and no replacement character, which shows broken text.
 ///
 /// # Errors
 /// One that is long or has such characters.

@@ -1,8 +1,8 @@
-//! Incidents: what a person must look at. One of a kind is open on a chain at a time, or for a deposit, or for an address and
-//! an asset, where it names them; meeting it again renews it.
+//! Incidents: what a person must check. One of a kind is open at a time on a chain, or for a deposit, or for an address
+//! and an asset, where the incident names them. When it is found again, the open one is renewed.
 //!
-//! An incident is resolved by a person, with a reason, or by the decision that ends it (an accepted reorg). It does
-//! not know how it is met, nor what is done about it.
+//! A person resolves an incident, with a reason, or the decision that ends it does (an accepted reorg). This module
+//! knows neither how incidents are found nor what is done about them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,44 +20,45 @@ pub enum IncidentKind {
     PostFinalityReorg,
     /// A reorg reaches below the oldest block on record.
     DeepReorg,
-    /// A deposit is CONFIRMED, and an accepted reorg took back its block; or confirming a deposit would credit a
+    /// A deposit is CONFIRMED, and an accepted reorg disconnected its block. Or confirming a deposit would credit a
     /// transaction with more than it paid. It names the deposit.
     OverCredited,
-    /// A proved block is read otherwise than before.
+    /// A proved block, read again, does not show the leg of a deposit that was recorded from it.
     LegMissing,
-    /// A block needs a newer version to be proved.
+    /// Only a newer version can prove a block.
     UpgradeNeeded,
-    /// The source refuses for good for another reason.
+    /// The source refuses permanently for another reason.
     SourceRefused,
     /// The store contradicts itself.
     InconsistentStore,
     /// A changed setting would have shown more in blocks that were followed without it.
     CoverageGap,
-    /// A chain says otherwise of a listed asset than the configuration does.
+    /// A chain reports a listed asset differently than it is configured.
     AssetMismatch,
-    /// An address holds less than its CONFIRMED deposits make. It names the address and the asset.
+    /// An address holds less than its CONFIRMED deposits amount to. It names the address and the asset.
     BalanceShort,
 }
 
-/// Something that a person must look at.
+/// Something that a person must check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Incident {
     pub id: String,
     pub chain: Chain,
     pub kind: IncidentKind,
-    /// In words, as it was last met.
+    /// The message, as of the last time that it was found.
     pub what: String,
-    /// Of a reorg the fork point, of a deposit the block that it was seen in, of a balance the one after which it was read.
+    /// For a reorg the fork point, for a deposit the block it was seen in, for a balance the block after which it was
+    /// read.
     pub block_number: Option<u64>,
     /// The deposit that it is about.
     pub deposit: Option<DepositId>,
-    /// Whose balance of which asset it is about.
+    /// The address and asset whose balance it is about.
     pub holding: Option<(Address, AssetId)>,
     pub opened_at: Timestamp,
-    /// When it was last met.
+    /// When it was found last.
     pub seen_at: Timestamp,
     pub resolved_at: Option<Timestamp>,
-    /// Why it is resolved; empty while it is open.
+    /// Why it was resolved; empty while it is open.
     pub resolution: String,
 }
 
@@ -93,7 +94,7 @@ impl IncidentKind {
 }
 
 impl Incident {
-    /// A new one, met at `at`.
+    /// A new one, found at `at`.
     pub fn open(chain: Chain, kind: IncidentKind, what: String, block_number: Option<u64>, at: Timestamp) -> Self {
         let id = short_id("inc", &[chain.name(), kind.name(), &at.0.to_string(), &what]);
         let resolution = String::new();
@@ -141,7 +142,7 @@ impl FromStr for IncidentKind {
     }
 }
 
-/// A name for a record that is told apart by these fields, short enough to be typed.
+/// A name for a record that these fields identify, short enough to type.
 pub(crate) fn short_id(prefix: &str, fields: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for field in [prefix].iter().chain(fields) {

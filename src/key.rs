@@ -1,10 +1,10 @@
 //! API keys: `lf_live_` or `lf_test_`, 8 characters of id, 43 of secret, 6 of checksum.
 //!
-//! Promises: the secret holds 256 random bits, so a plain SHA-256 of it may be stored; the prefix is not hashed, so the
-//! environment is stored beside it; a typing error is found without
-//! the store; whether a secret is right takes the same time wherever it differs; `Debug` never shows it.
-//! Pure: randomness is an argument, and what is on record is the caller's to fetch. What a key may do is `scope`'s, what
-//! signs its requests `public_key`'s, and what such a signature must be `request_signature`'s.
+//! Promises: the secret holds 256 random bits, so a plain SHA-256 of it may be stored. The prefix is not hashed, so the
+//! environment is stored beside it. A typing error is found without the store. Checking a secret takes the same time
+//! wherever it differs. `Debug` never shows it. Pure: randomness is an argument, and the caller reads the record.
+//! `scope` says what a key may do, `public_key` what signs its requests, and `request_signature` what such a signature
+//! must be.
 
 mod public_key;
 pub mod request_signature;
@@ -21,7 +21,7 @@ use subtle::ConstantTimeEq;
 pub use public_key::{Algorithm, PublicKey, PublicKeyError};
 pub use scope::{Scope, ScopeError, Scopes};
 
-/// How many keys that are not revoked an organization may have, as the interface says.
+/// How many unrevoked keys an organization may have, as the interface says.
 pub const KEYS_MAX: u64 = 50;
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -31,7 +31,7 @@ const SECRET_CHARS: usize = 43;
 /// 62^6 is more than 2^32.
 const CHECKSUM_CHARS: usize = 6;
 
-/// What a deployment is for. A key of the other one is refused, so that tests never meet money.
+/// The purpose of a deployment. A key of the other one is refused, so that tests never touch money.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Environment {
@@ -110,7 +110,7 @@ impl ApiKey {
         format!("{body}{checksum}")
     }
 
-    /// What is stored of the secret: SHA-256 of its characters.
+    /// The SHA-256 of the secret's characters, which is stored.
     pub fn secret_hash(&self) -> [u8; 32] {
         Sha256::digest(&self.secret).into()
     }

@@ -1,8 +1,8 @@
-//! Whose turn it is at work that one process at a time does.
+//! Work that only one process at a time may do.
 //!
-//! Promises: at most one process is told that it is its turn while no other has taken over; [`Turn::hold`], called first in a
-//! transaction, keeps all others off up to the commit, and fails for who was paused and taken over from meanwhile. Who says
-//! nothing for the time of the lease is taken over from.
+//! Promises: at most one process holds the turn while no other has taken over. [`Turn::hold`] comes first in a
+//! transaction. It keeps all others off up to the commit, and fails for a process that was paused while another took
+//! over. If the holder reports nothing for the time of the lease, another process may take over.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::time::Timestamp;
 pub struct Turn {
     name: String,
     owner: String,
-    /// How long nobody else takes over from a holder that says nothing; a third of it is how often it says that it is there.
+    /// After so long without a report from the holder, another process may take over. The holder reports after a third
+    /// of it.
     time: Duration,
     held: Option<Held>,
 }
@@ -23,27 +24,27 @@ pub struct Turn {
 #[derive(Debug)]
 struct Held {
     lease: Lease,
-    /// When it was last written down that it is held.
+    /// When it was last recorded that it is held.
     said_at: Timestamp,
 }
 
 impl Turn {
-    /// A claim to the work `name` that differs from all others by `owner`.
+    /// A claim to the work `name`, which `owner` distinguishes from all others.
     pub fn new(name: impl Into<String>, owner: String, time: Duration) -> Self {
         Turn { name: name.into(), owner, time, held: None }
     }
 
-    /// Whether it is this one's turn, as far as it knows.
+    /// Whether this process holds the turn, as far as it knows.
     pub fn is_ours(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Whether it must say again that it is there.
+    /// Whether it must report again that it is there.
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.held.as_ref().is_some_and(|held| now.since(held.said_at) >= self.time / 3 || now < held.said_at)
     }
 
-    /// Takes the turn where it is free; whether it did just now.
+    /// Takes the turn if it is free; whether it did so just now.
     ///
     /// # Errors
     /// When the store fails.
@@ -61,8 +62,8 @@ impl Turn {
         Ok(self.is_ours())
     }
 
-    /// Keeps the turn, and everybody else from it up to the end of the transaction. False when somebody has taken over: then
-    /// this transaction must write nothing.
+    /// Keeps the turn, and keeps everybody else from it up to the end of the transaction. False if another process has
+    /// taken over: then this transaction must write nothing.
     ///
     /// # Errors
     /// When the store fails.
@@ -75,14 +76,14 @@ impl Turn {
         Ok(true)
     }
 
-    /// What [`Turn::hold`] wrote is committed.
+    /// To be called when the transaction of [`Turn::hold`] is committed.
     pub fn held(&mut self, now: Timestamp) {
         if let Some(held) = &mut self.held {
             held.said_at = now;
         }
     }
 
-    /// Lets somebody else take over at once.
+    /// Releases the turn, so that another process may take it at once.
     ///
     /// # Errors
     /// When the store fails: then the lease runs out by itself.

@@ -10,14 +10,14 @@
 //!
 //! What each module is for, and which may name which: `ARCHITECTURE.md`; `tests/it/rules/layers.rs` keeps it so.
 
-// Floor 2, pure: what there is, and what may become of it.
+// Floor 2, pure: the things of the domain, and how they may change.
 pub mod account; // accounts, and the addresses that they have
 pub mod amount; // base units as decimal text, and back
-pub mod balance; // what an account holds of an asset, and what of it is available
+pub mod balance; // how much of an asset an account holds, and how much of it may be spent
 pub mod deposit; // deposits, their ids and their states
-pub mod event; // what clients are told, byte for byte
+pub mod event; // what clients are sent, byte for byte
 pub mod identity; // who owns accounts
-pub mod incident; // what a person must look at
+pub mod incident; // what a person must check
 pub mod key; // API keys, scopes, signed requests
 pub mod overrides; // what operators put in place of a rule
 pub mod printable; // what may stand in a line of a log
@@ -28,23 +28,23 @@ pub mod time; // moments, and the clock as an argument
 pub mod webhook; // where webhooks may lead, and how they are signed
 
 // Floor 3: all SQL, and those who register and decide through it.
-pub mod hosts; // under which names is served what asks for no key
-pub mod lease; // who does what one process at a time does
+pub mod hosts; // under which host names the routes without a key are served
+pub mod lease; // work that only one process at a time may do
 pub mod operator; // what operators decide, audited
-pub mod registry; // identities, accounts, keys and webhooks, through whichever door
-pub mod resolver; // what names of webhooks stand for, vetted
+pub mod registry; // registers identities, accounts, keys and webhooks, for operators and clients
+pub mod resolver; // the addresses of webhooks' names, vetted
 pub mod store; // SQLite and PostgreSQL
 
 // Floor 4: they never name each other and meet in the store.
 pub mod api; // HTTP for clients
 pub mod delivery; // sends events to webhooks and NATS
-pub mod feed; // numbers events for those who read them in sequence
+pub mod feed; // numbers events for clients that read them in sequence
 pub mod health; // status, health, the admin port
 pub mod receiver; // the other end of a webhook
 pub mod watcher; // follows a chain
 
 // Above: the configuration, the composition root, the program.
-pub mod app; // what is started and stopped, and which chains exist
+pub mod app; // starts and stops everything, and knows which chains exist
 pub mod cli; // a file for each noun of the command line
 pub mod config; // the configuration, checked before anything opens
 pub mod sandbox; // the main job on private chains, and its books

@@ -1,8 +1,8 @@
-//! What operators decide: about chains (halt, resume, words in place of a rule, incidents resolved), about identities, and about
-//! the delivery of events. Each with who, when and why, in one transaction: in the audit (`landfall audit list`), of
-//! identities also with the identity (`landfall identity show`).
+//! What operators decide: about chains (halt, resume, overrides, resolved incidents), about identities, and about the
+//! delivery of events. Each decision is recorded with who, when and why, in one transaction: in the audit (`landfall
+//! audit list`), for identities also with the identity (`landfall identity show`).
 //!
-//! The watchers read it at each tick; nothing here reaches into one. Time and the person are arguments.
+//! The watchers read the decisions at each tick; nothing here calls a watcher. Time and the person are arguments.
 
 mod deposits;
 mod identities;
@@ -21,11 +21,11 @@ use crate::time::Timestamp;
 pub use self::deposits::DecideDepositError;
 pub use identities::ChangeIdentityError;
 
-/// How long an accepted reorg may take to be done; then it must be accepted anew.
+/// Within this time an accepted reorg must be done; after it, it must be accepted anew.
 const ACCEPT_TIME: Duration = Duration::from_secs(3_600);
-/// It is sent with the event of an identity, which must not be too large for a receiver.
+/// The reason is sent with the event of an identity, which must not be too large for a receiver.
 const REASON_BYTES_MAX: usize = 4_096;
-/// What counts until it is taken back.
+/// For decisions that are in force until a person ends them.
 const FOR_EVER: Timestamp = Timestamp(i64::MAX);
 
 /// Who decides, why and when.
@@ -81,8 +81,8 @@ impl Operator<'_> {
         Ok(tx.commit().await?)
     }
 
-    /// Lets a chain that halted on a reorg below what was final follow it, down to the fork point that was met; that
-    /// block. Deposits that are CONFIRMED stay so.
+    /// Lets a chain that halted on a reorg below what was final follow it, down to the fork point in the incident.
+    /// Returns the number of that block. Deposits that are CONFIRMED stay so.
     ///
     /// # Errors
     /// When there is no such incident.
@@ -97,7 +97,7 @@ impl Operator<'_> {
         Ok(down_to)
     }
 
-    /// For some time, so many endpoints need to agree on what is final.
+    /// For some time, only `endpoints` endpoints need to agree on what is final.
     ///
     /// # Errors
     /// See [`DecideError`].
@@ -110,7 +110,7 @@ impl Operator<'_> {
         Ok(tx.commit().await?)
     }
 
-    /// For some time, a block of ours counts as final for confirming; that block.
+    /// For some time, a block of ours counts as final for confirming; returns that block.
     ///
     /// # Errors
     /// When no block with this number is on our canonical record.
@@ -130,7 +130,7 @@ impl Operator<'_> {
         Ok(block)
     }
 
-    /// Ends every word in place of a rule; how many there were.
+    /// Ends every override of a rule; returns how many there were.
     ///
     /// # Errors
     /// When there was none.
@@ -169,7 +169,7 @@ impl Operator<'_> {
         Ok(tx.commit().await?)
     }
 
-    /// What waited because of a deposit that is now resolved is looked at again: PENDING deposits of its transaction.
+    /// PENDING deposits of the resolved deposit's transaction, which waited because of it, are judged again.
     async fn cross_check(&self, tx: &mut Tx, resolved: DepositId, by: &Incident) -> Result<(), StoreError> {
         let Some(resolved) = store::deposits::by_id(tx, resolved).await? else { return Ok(()) };
         for incident in incidents::of_tx(tx, &resolved, by.kind).await? {
@@ -182,10 +182,10 @@ impl Operator<'_> {
         Ok(())
     }
 
-    /// Who decides, when it is said why.
+    /// Who decides, if the reason can be recorded.
     ///
     /// # Errors
-    /// Without a reason that can be shown.
+    /// Without a reason, or with one that cannot be shown.
     pub fn author(&self) -> Result<Author<'_>, DecideError> {
         let Operator { actor, reason, now } = *self;
         if reason.trim().is_empty() {
@@ -200,7 +200,7 @@ impl Operator<'_> {
         Ok(Author { actor, reason, now })
     }
 
-    /// Writes down what is done about no single chain, in the transaction that does it.
+    /// Records a decision about no single chain, in the transaction of the decision.
     ///
     /// # Errors
     /// See [`DecideError`].

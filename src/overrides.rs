@@ -1,7 +1,7 @@
-//! What operators decide about a chain: halt, resume, and words in place of a rule, each with a reason and an entry in
-//! the audit, which also has what people do about identities, the delivery of events and API keys.
+//! What operators decide about a chain: halt, resume, and overrides of a rule. Each has a reason and an entry in the
+//! audit. The audit also holds what people do about identities, the delivery of events and API keys.
 //!
-//! A word in place of a rule ends by time or when it is cleared. It never changes what a deposit needs in order to be
+//! An override of a rule ends by time or when it is cleared. It never changes what a deposit needs in order to be
 //! credited: a leg in a block of our own chain, read again and proved again.
 
 use landfall_chain::{BlockHash, BlockRef, Chain};
@@ -9,14 +9,14 @@ use landfall_chain::{BlockHash, BlockRef, Chain};
 use crate::incident::short_id;
 use crate::time::Timestamp;
 
-/// An operator's word to a chain's watcher.
+/// A decision of an operator for a chain's watcher.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Override {
     /// Do nothing from the next tick on.
     Halt,
-    /// A halted watcher goes on when it meets an id that it had not met when it halted.
+    /// A halted watcher goes on when it reads an id that it did not know when it halted.
     Resume { id: String },
-    /// Take blocks back although they were final or hold CONFIRMED deposits, down to this block and no deeper, once.
+    /// Disconnect blocks although they were final or hold CONFIRMED deposits, down to this block and no deeper, once.
     AcceptReorg { down_to: u64 },
     /// So many endpoints need to agree on what is final.
     Agree { endpoints: u32 },
@@ -24,17 +24,17 @@ pub enum Override {
     ConfirmThrough(BlockRef),
 }
 
-/// A word with its reason and its time.
+/// A decision with its reason and its time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decision {
     pub action: Override,
     pub reason: String,
-    /// From when on it no longer counts.
+    /// From then on it is no longer in force.
     pub until: Timestamp,
     pub created_at: Timestamp,
 }
 
-/// What a watcher must heed now, of one chain.
+/// The decisions in force that a chain's watcher must follow.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Overrides {
     /// Why it is halted.
@@ -48,29 +48,29 @@ pub struct Overrides {
     pub confirm: Option<(BlockRef, String)>,
 }
 
-/// Who does what stands in the audit, why and when.
+/// Who does something that the audit records, why and when.
 #[derive(Clone, Copy, Debug)]
 pub struct Author<'a> {
     pub actor: &'a str,
-    /// Empty where nobody was asked for it.
+    /// Empty if no reason was asked for.
     pub reason: &'a str,
     pub now: Timestamp,
 }
 
-/// An entry of the audit: who decided what, and why. Names things by their ids: nothing secret stands in it.
+/// An entry of the audit: who decided what, and why. It names things by their ids and holds no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuditEntry {
     pub at: Timestamp,
     pub actor: String,
     pub action: String,
-    /// `None` for what is about no single chain.
+    /// `None` if it is about no single chain.
     pub chain: Option<Chain>,
     pub what: String,
     pub reason: String,
 }
 
 impl Override {
-    /// The kind that is stored and shown; one of a kind is in force on a chain.
+    /// The kind that is stored and shown. One of each kind is in force on a chain.
     pub const fn kind(&self) -> &'static str {
         match self {
             Override::Halt => "halt",
@@ -81,7 +81,7 @@ impl Override {
         }
     }
 
-    /// What is stored beside the kind.
+    /// The value that is stored beside the kind.
     pub fn value(&self) -> String {
         match self {
             Override::Halt => String::new(),
@@ -92,10 +92,10 @@ impl Override {
         }
     }
 
-    /// Reads back what [`Override::kind`] and [`Override::value`] gave.
+    /// Parses what [`Override::kind`] and [`Override::value`] returned.
     ///
     /// # Errors
-    /// What is not of that form.
+    /// A text that is not of that form.
     pub fn read(kind: &str, value: &str) -> Result<Self, String> {
         let malformed = || format!("unknown override {kind:?} with value {value:?}");
         match kind {
@@ -112,7 +112,7 @@ impl Override {
         }
     }
 
-    /// Whether it stands in place of a rule, and so is shown while it does and ended by clearing.
+    /// Whether it overrides a rule: it is then shown while in force, and ended by clearing.
     pub const fn replaces_a_rule(&self) -> bool {
         match self {
             Override::Halt | Override::Resume { .. } => false,
@@ -122,7 +122,7 @@ impl Override {
 }
 
 impl Overrides {
-    /// What of these counts at `now`.
+    /// Those of `decisions` that are in force at `now`.
     pub fn of(decisions: Vec<Decision>, now: Timestamp) -> Self {
         let mut orders = Overrides::default();
         for Decision { action, reason, .. } in decisions.into_iter().filter(|decision| decision.until > now) {
@@ -152,7 +152,7 @@ impl AuditEntry {
         self.chain.map_or("", Chain::name)
     }
 
-    /// What reports it apart: the same person deciding the same for the same reason in the same microsecond did it once.
+    /// What identifies it. The same person deciding the same for the same reason in the same microsecond did it once.
     pub fn id(&self) -> String {
         let AuditEntry { at, actor, action, what, reason, .. } = self;
         short_id("aud", &[&at.0.to_string(), actor, action, self.chain_name(), what, reason])

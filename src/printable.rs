@@ -1,17 +1,19 @@
-//! Text as people may be shown it: some characters do something to a terminal, or to what stands beside them, instead of being seen.
+//! Text that is safe to show. Some characters are not seen themselves but control a terminal, or change the text beside
+//! them.
 //!
-//! Promises: what is printable is one line, looks like what it is, and inside of a line of JSON means the same as before.
+//! Promises: a printable text is one line, looks like what it is, and inside of a line of JSON means the same as
+//! before.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether it controls what it is shown on: C0 and C1, and what ends lines or turns the order of the letters around it. No text that
-/// somebody chooses may have one.
+/// Whether a character controls the display: C0 and C1, and characters that end lines or reverse the order of letters.
+/// No text that somebody chooses may contain one.
 pub fn is_control(character: char) -> bool {
     character.is_control() || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The text in one line, with such characters as JSON escapes them.
+/// The text in one line. Control characters are escaped as in JSON.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_control) {
         return Cow::Borrowed(text);
@@ -22,7 +24,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
             '\n' => shown.push_str("\\n"),
             '\r' => shown.push_str("\\r"),
             '\t' => shown.push_str("\\t"),
-            // All of them have four digits; a text takes whatever is written.
+            // All of them have four digits. Writing to a text does not fail.
             control if is_control(control) => _ = write!(shown, "\\u{:04x}", u32::from(control)),
             seen => shown.push(seen),
         }

@@ -1,9 +1,9 @@
-//! A webhook receiver as a client would write one: believes nothing that is not signed, answers 200, keeps a log. For
+//! A webhook receiver as a client would write one: it trusts only signed events, answers 200, and keeps a log. For
 //! `landfall webhook listen`, the sandbox and the tests on real nodes.
 //!
-//! Promises: what is in the log was signed with the key in use, within five minutes, and is an envelope of the
-//! interface; everything else is refused and counted, with the reason. Any path is taken. It does not deduplicate: who reads
-//! the log does.
+//! Promises: each entry of the log was signed with the key in use, within five minutes, and is an envelope of the
+//! interface. Everything else is refused and counted, with the reason. Any path is taken. It does not deduplicate:
+//! readers of the log do.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -25,13 +25,14 @@ use crate::event::{FEED_TYPES, TEST_EVENT};
 use crate::time::{Clock, Timestamp};
 use crate::webhook;
 
-/// What a signature's time may differ from ours, as Standard Webhooks recommends.
+/// By how much a signature's time may differ from ours, as Standard Webhooks recommends.
 const TOLERANCE: Duration = Duration::from_secs(5 * 60);
-/// What the log holds; beyond it, events are answered 503 and come again. Who runs for long takes out what came.
+/// How many events the log holds; beyond it events are answered 503 and come again. A process that runs for long takes
+/// them out.
 const RECEIVED_MAX: usize = 100_000;
-/// How many refusals are kept for who asks; beyond it they are counted only.
+/// How many refusals are kept to be read; beyond it they are only counted.
 const REFUSALS_MAX: usize = 1_000;
-/// What a sender signs with.
+/// The headers of a signed event.
 const HEADERS: [&str; 3] = ["webhook-id", "webhook-timestamp", "webhook-signature"];
 
 /// A running receiver; it ends with its owner.
@@ -62,11 +63,11 @@ struct Log {
     key: String,
     received: Vec<Received>,
     refused: u64,
-    /// What was refused, and why.
+    /// Why requests were refused.
     refusals: Vec<String>,
 }
 
-/// Why something is not taken.
+/// Why a request is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 enum Refusal {
     #[error("only POST is taken")]
@@ -94,7 +95,7 @@ struct Envelope {
 }
 
 impl Receiver {
-    /// Listens on a free port of this machine. Until [`Receiver::set_key`], everything is refused.
+    /// Listens on a free port of this machine. Until [`Receiver::set_key`] is called, everything is refused.
     ///
     /// # Errors
     /// When it cannot listen.
@@ -102,7 +103,7 @@ impl Receiver {
         Receiver::start_at((Ipv4Addr::LOCALHOST, 0).into(), clock).await
     }
 
-    /// As [`Receiver::start`], at an address of one's choice.
+    /// As [`Receiver::start`], at a given address.
     ///
     /// # Errors
     /// When it cannot listen.
@@ -121,7 +122,7 @@ impl Receiver {
         &self.url
     }
 
-    /// The signing key that holds from here on.
+    /// The signing key from now on.
     pub fn set_key(&self, key: &str) {
         self.shared.log.send_modify(|log| key.clone_into(&mut log.key));
     }
@@ -136,11 +137,11 @@ impl Receiver {
         self.shared.log.borrow().received.get(count..).unwrap_or_default().to_vec()
     }
 
-    /// Takes out of the log what has come, and what was refused and why; waits until there is either.
+    /// Takes all events and refusals out of the log; waits until there is one.
     pub async fn take(&self) -> (Vec<Received>, Vec<String>) {
         let mut log = self.shared.log.subscribe();
         let mut taken = (Vec::new(), Vec::new());
-        // It ends with the receiver, which is here.
+        // The channel closes with the receiver, which is alive here.
         if log.wait_for(|log| !log.received.is_empty() || !log.refusals.is_empty()).await.is_err() {
             return taken;
         }
@@ -150,7 +151,7 @@ impl Receiver {
         taken
     }
 
-    /// How often something was refused, such as a wrong signature, or no envelope.
+    /// How many requests were refused, for example for a wrong signature or a body that is no envelope.
     pub fn refused(&self) -> u64 {
         self.shared.log.borrow().refused
     }
@@ -180,7 +181,7 @@ async fn receive(
         Ok(received) => log.received.push(received),
         Err(refusal) => {
             answer = refusal.status();
-            // Nothing is wrong with what finds no room.
+            // An event that finds the log full is no fault.
             if refusal != Refusal::Full {
                 log.refused += 1;
                 if log.refusals.len() < REFUSALS_MAX {
@@ -219,14 +220,14 @@ impl Log {
     }
 }
 
-/// Without the key.
+/// Shows no key.
 impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} received, {} refused", self.received.len(), self.refused)
     }
 }
 
-/// Checks that one of the signatures is by `key`, and recent. A sender that changes its key signs with both for a while.
+/// Checks that one of the signatures is by `key`, and recent. For a while a sender with a new key signs with both.
 fn check(key: &str, headers: &HeaderMap, body: &str, now: Timestamp) -> Result<(), Refusal> {
     if let Some(missing) = HEADERS.into_iter().find(|name| !headers.contains_key(*name)) {
         return Err(Refusal::Header(missing));

@@ -1,5 +1,6 @@
-//! What operators and clients register: identities, accounts with their addresses, API keys, webhooks. Each in one transaction, with
-//! the same rules whichever door it comes through; what is done about keys and webhooks, and what API keys open, stands in the audit.
+//! What operators and clients register: identities, accounts with their addresses, API keys, webhooks. Each
+//! registration is one transaction, with the same rules for both. Changes to keys and webhooks, and accounts that API
+//! keys open, are in the audit.
 //!
 //! Time and randomness are arguments; ids are made here.
 
@@ -37,10 +38,11 @@ pub enum ReplayError {
     Store(#[from] StoreError),
 }
 
-/// Why a list of accounts was not added to its end. The first `added` of it are, and the same list may be given again.
+/// Why a list of accounts was not added to its end. The first `added` of it were added; the same list may be given
+/// again.
 #[derive(Debug, thiserror::Error)]
 pub enum AddAccountsError {
-    /// The account at `index` of the list, from 0, contradicts what is on record, or one before it.
+    /// The account at `index` of the list, from 0, contradicts the record, or an account before it.
     #[error("{error}")]
     Refused { index: usize, added: usize, error: AddAccountError },
     #[error("{error}")]
@@ -81,7 +83,7 @@ pub enum WebhookError {
     TooMany,
     #[error("no webhook has this id")]
     Unknown,
-    /// Another rotation would end one of them before the time that was reported for it.
+    /// Another rotation would end a key before the time that was reported for it.
     #[error(
         "the keys of the last {PREVIOUS_ROTATIONS_MAX} rotations still sign, until {until}: rotate after that, or with a time of 0, which \
          ends all of them at once"
@@ -96,17 +98,18 @@ pub enum WebhookError {
 pub struct NewWebhook<'a> {
     pub url: &'a str,
     pub label: &'a str,
-    /// Those inside that it may reach; operators alone may name any.
+    /// Internal networks that it may reach. Only operators may name any.
     pub allowed_networks: &'a AllowedNetworks,
     /// Sign with Ed25519 too.
     pub ed25519: bool,
 }
 
-/// Adds accounts, or addresses to existing ones: all of them or none where they are few. Many are checked first, and then added in
-/// parts, between which the chains go on. The next block of each chain is matched against what was added.
+/// Adds accounts, or addresses to existing ones. A short list is added all or nothing. A long list is checked first and
+/// then added in parts, between which the chains go on. The next block of each chain is matched against what was added.
 ///
 /// # Errors
-/// The first account that contradicts what is on record or in the list: nothing was added then, unless that came on record meanwhile.
+/// The first account that contradicts the record or the list. Nothing was added then, unless the contradiction was
+/// recorded after the check.
 pub async fn add_accounts(db: &Db, accounts: &[NewAccount], now: Timestamp) -> Result<(), AddAccountsError> {
     let parts = parts(accounts);
     if parts.len() > 1 {
@@ -118,14 +121,14 @@ pub async fn add_accounts(db: &Db, accounts: &[NewAccount], now: Timestamp) -> R
         add_part(db, part, now).await.map_err(|error| error.behind(added, added))?;
         added += part.len();
         if added < accounts.len() {
-            // As long for others as for us.
+            // The others get as much time as we took.
             tokio::time::sleep(begun.elapsed()).await;
         }
     }
     Ok(())
 }
 
-/// Makes a key from random bytes and records its hash. It cannot be shown again.
+/// Makes a key from random bytes and records its hash. The key cannot be shown again.
 ///
 /// # Errors
 /// A name that is empty or has control characters, and more keys than the interface allows.
@@ -160,8 +163,8 @@ pub async fn create_key(
     Ok(key)
 }
 
-/// Revokes a key for good: the next request with it is refused. One that is revoked already stays as it is, and the audit hears
-/// of it once.
+/// Revokes a key for good: the next request with it is refused. A revoked key stays as it is, and only the first
+/// revocation is in the audit.
 ///
 /// # Errors
 /// An id that no key has.
@@ -175,8 +178,8 @@ pub async fn revoke_key(db: &Db, id: &str, by: &Author<'_>) -> Result<(), Change
     Ok(tx.commit().await?)
 }
 
-/// Pairs a public key: from now on requests with this API key must be signed by it, or, for `previous_for` longer, by the
-/// one before. Never more than two are valid.
+/// Pairs a public key. From now on requests with this API key must be signed by it, or, for `previous_for` longer, by
+/// the one before. Never more than two are valid.
 ///
 /// # Errors
 /// A key that is unknown or revoked, and a public key that was paired with it before.
@@ -200,12 +203,12 @@ pub async fn pair_key(
     Ok(tx.commit().await?)
 }
 
-/// Registers a webhook with signing keys from random bytes; it gets the events that come from now on. As whatever changes
-/// where events go, it stands in the audit. With `resolver` a name that stands for what the webhook must not reach is refused already
-/// now, which is for operators alone to be reported; each connection is vetted in any case.
+/// Registers a webhook with signing keys from random bytes; it gets the events that come from now on. It is recorded in
+/// the audit, as every change of where events go. With `resolver`, a name is refused now if it has an address that the
+/// webhook must not reach. Only operators may learn that. Each connection is vetted in any case.
 ///
 /// # Errors
-/// A URL that is not taken, and more webhooks than are allowed.
+/// A URL that is refused, and more webhooks than are allowed.
 pub async fn add_webhook(
     db: &Db,
     resolver: Option<&Resolver>,
@@ -241,12 +244,12 @@ pub async fn add_webhook(
     Ok(added)
 }
 
-/// Gives a webhook other keys, of the same kinds. Those in use until now sign too for `previous_for`, and so do those before
-/// them that still sign, up to the later of both times: whoever asks again because an answer was lost has a receiver that knows the
-/// first of them. With 0 none but the new ones sign, at once.
+/// Gives a webhook other keys, of the same kinds. For `previous_for` the keys in use until now sign too. So do earlier
+/// keys that still sign, up to the later of both times: if a request is repeated because its answer was lost, the
+/// receiver knows the first of them. With 0 only the new keys sign, at once.
 ///
 /// # Errors
-/// A webhook that is not there; and, but with 0, one that as many keys sign for as may.
+/// A webhook that does not exist. Unless `previous_for` is 0, also one with as many signing keys as allowed.
 pub async fn rotate_webhook_key(
     db: &Db,
     id: &str,
@@ -275,7 +278,7 @@ pub async fn rotate_webhook_key(
     Ok(rotated)
 }
 
-/// Sends nothing more to a webhook. What was not delivered to it is held: a person decides what becomes of it.
+/// Sends nothing more to a webhook. Its undelivered events are held until a person decides about them.
 ///
 /// # Errors
 /// A webhook that is not there.
@@ -288,7 +291,7 @@ pub async fn remove_webhook(db: &Db, id: &str, by: &Author<'_>) -> Result<(), We
     Ok(tx.commit().await?)
 }
 
-/// Queues an event that only shows that the webhook works.
+/// Queues an event whose only purpose is to show that the webhook works.
 ///
 /// # Errors
 /// A webhook that is not there.
@@ -303,7 +306,7 @@ pub async fn test_webhook(db: &Db, id: &str, random: &[u8; 32], now: Timestamp) 
     Ok(event)
 }
 
-/// The keys that sign for `time` beside new ones of this webhook, and until when.
+/// The keys that sign beside the new ones for `time`, and until when.
 fn previous_keys(webhook: &Webhook, time: Duration, now: Timestamp) -> Result<(String, Timestamp), WebhookError> {
     let until = now.plus(time);
     if time.is_zero() {

@@ -1,7 +1,9 @@
-//! Requests that a client may send again: the same id with the same content makes nothing new, with another one it is refused.
+//! Requests that a client may repeat. The same id with the same content makes nothing new; with other content it is
+//! refused.
 //!
-//! Pure functions of the request: the digest of its content, and the id of what it makes. So whoever replays a request against a
-//! store that was restored from before it makes the same object again, with the same id. What is on record is the store's.
+//! Pure functions of the request: the digest of its content, and the id of what it makes. So if a request is repeated
+//! after the store was restored from an older copy, it makes the same object again, with the same id. What is on record
+//! is the store's.
 
 use sha2::{Digest, Sha256};
 
@@ -14,7 +16,7 @@ const ID_CHARS_MAX: usize = 128;
 pub struct Request {
     /// The client's `request_id`.
     pub id: String,
-    /// Of all that it asks for: two requests with one id and different digests contradict each other.
+    /// Of its whole content. Two requests with one id and different digests contradict each other.
     pub digest: [u8; 32],
 }
 
@@ -22,7 +24,7 @@ pub struct Request {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Made {
     Now,
-    /// It was made when the request first came.
+    /// It was made when the request came first.
     Before,
 }
 
@@ -31,14 +33,15 @@ pub enum Made {
 pub struct RequestIdError;
 
 impl Request {
-    /// The id of what this request makes, for example `acc_` and 32 hexadecimal digits. An organization's ids are its own.
+    /// The id of what this request makes, for example `acc_` and 32 hexadecimal digits. Each organization has ids of
+    /// its own.
     pub fn object_id(&self, prefix: &str, organization: &str) -> String {
         let hash = hash([b"object/v1".as_slice(), prefix.as_bytes(), organization.as_bytes(), self.id.as_bytes()]);
         format!("{prefix}_{}", hex::encode(&hash[..16]))
     }
 }
 
-/// The request with this id for an object of a kind (`account/v1`), described by its fields in a fixed order.
+/// The request with this id for an object of a kind (`account/v1`), with the object's fields in a fixed order.
 ///
 /// # Errors
 /// An id that is empty, long or not plain.

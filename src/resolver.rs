@@ -1,10 +1,11 @@
-//! Looks up what the names of webhooks stand for, and lets through only what a webhook may be sent to.
+//! Resolves the names of webhooks, and returns only addresses that a webhook may be sent to.
 //!
-//! Promises: of a name's addresses every one is vetted, and one that must not be reached refuses them all: who answers
-//! differently to each question gains nothing by mixing. For deliveries the system is asked for a name once at a time, on a thread of
-//! its own, and what it answers serves all attempts for some seconds: a name that nobody answers for holds up its own webhook only.
-//! After 5 s it counts as failed, and the system may go on for longer; what there is no place for has not failed. Those who register
-//! have few places of their own. It connects to nothing: who does, connects to an address that was given out here and asks for no other.
+//! Promises: every address of a name is vetted, and one bad address refuses all of them, so a server that answers each
+//! question differently gains nothing by mixing them. For deliveries a name is asked for once at a time, on a thread of
+//! its own, and the answer serves all attempts for some seconds. So a name that nobody answers holds up only its own
+//! webhook. After 5 s a question counts as failed, though the system may go on with it. A name that finds no place has
+//! not failed. Registrations have a few places of their own. It connects to nothing: a caller connects to an address
+//! that was returned here and resolves no other.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,27 +22,29 @@ use url::Url;
 use crate::webhook::{AllowedNetworks, Scheme, Target, WebhookUrlError, target, vet_address};
 
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// More are a mistake or an attack.
+/// A name with more addresses is a mistake or an attack.
 const ADDRESSES_MAX: usize = 64;
 
-/// How many names are looked up at once for those who register a webhook. What nobody answers holds one of tokio's threads for as
-/// long as the system waits.
+/// How many names are resolved at once for registrations. A name that nobody answers holds one of tokio's threads for
+/// as long as the system waits.
 const REGISTERED_AT_ONCE: usize = 32;
-/// How many names are asked for at once for deliveries. Each is a thread and a file of the process for as long as the system waits.
+/// How many names are asked for at once for deliveries. Each takes a thread and a file of the process for as long as
+/// the system waits.
 const ASKED_AT_ONCE: u64 = 512;
-/// How many, when the name could not be looked up the last time: those that never answer leave places to all others.
+/// A name that failed last time is asked for only while fewer than so many are. So names that never answer leave places
+/// to all others.
 const FAILED_AT_ONCE: u64 = ASKED_AT_ONCE / 2;
-/// Of a thread that asks. The system's part of it needs some kilobytes.
+/// The stack of a thread that asks. The system's part of it needs some kilobytes.
 const STACK_BYTES: usize = 512 * 1024;
 /// How long an answer serves attempts before the name is asked for again, and how long until that is answered.
 const ANSWER_LIFE: Duration = Duration::from_secs(10);
 const ANSWER_LIFE_MAX: Duration = Duration::from_secs(60);
-/// How long it counts that a name could not be looked up: for the attempts that waited for it together.
+/// How long a failure counts: for the attempts that waited for the name together.
 const FAILURE_LIFE: Duration = Duration::from_secs(1);
-/// How long it is remembered.
+/// How long a failure is remembered.
 const FAILURE_KEPT: Duration = Duration::from_secs(600);
 
-/// Tells addresses of names. Tests pass their own.
+/// Returns addresses of names. Tests pass their own.
 #[derive(Clone)]
 pub struct Resolver {
     source: Source,
@@ -54,30 +57,30 @@ pub struct Resolver {
 #[derive(Default)]
 struct Names {
     of: HashMap<String, Known>,
-    /// How many the system is asked for now.
+    /// How many names the system is asked for now.
     asked: u64,
 }
 
 #[derive(Default)]
 struct Known {
-    /// Since when the system is asked.
+    /// When the system was asked.
     asked_at: Option<Instant>,
     answer: watch::Sender<Option<Answer>>,
 }
 
-/// What the system said last, and when.
+/// The system's last answer, and when it came.
 #[derive(Clone)]
 struct Answer {
     at: Instant,
     addresses: Result<Vec<IpAddr>, Arc<io::Error>>,
 }
 
-/// How far a name is.
+/// How far the answer for a name is.
 enum Asked {
     Answered(Answer),
-    /// Nobody has answered in time, and the system still waits.
+    /// Nobody has answered in time; the system still waits.
     InVain,
-    /// Until then an answer may come.
+    /// An answer may come until then.
     Awaited(watch::Receiver<Option<Answer>>, Instant),
 }
 
@@ -98,7 +101,7 @@ pub enum ResolveError {
     TimedOut,
     #[error("the name has {0} addresses")]
     Count(usize),
-    /// Without the address: who may ask for names must not map our inside.
+    /// Does not name the address: a client must not learn our internal network by asking.
     #[error("the name stands for an address that this webhook must not reach")]
     Blocked,
 }
@@ -109,7 +112,7 @@ impl Resolver {
         Resolver::of(Source::System)
     }
 
-    /// A resolver of one's own.
+    /// A resolver that tests pass.
     pub fn new(lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static) -> Self {
         Resolver::of(Source::Given(Arc::new(lookup)))
     }
@@ -119,8 +122,8 @@ impl Resolver {
         Resolver { source, registering, names: Arc::default(), answered: Arc::default() }
     }
 
-    /// Whether an attempt at this name has nothing to wait for: it was answered for some seconds ago at most, or is asked for in vain. Else
-    /// it is asked for, as soon as there is a place.
+    /// Whether an attempt at this name need not wait: the name was answered at most some seconds ago, or its time for
+    /// an answer is over. Otherwise it is asked for, as soon as there is a place.
     pub fn is_looked_up(&self, name: &str) -> bool {
         !matches!(self.asked_for(name), Asked::Awaited(..))
     }
@@ -130,7 +133,7 @@ impl Resolver {
         self.answered.notified().await;
     }
 
-    /// The addresses of `name`, when a webhook with this scheme and these networks may be sent to every one of them.
+    /// The addresses of `name`, if a webhook with this scheme and these networks may be sent to every one of them.
     ///
     /// # Errors
     /// See [`ResolveError`].
@@ -167,7 +170,7 @@ impl Resolver {
             known.asked_at = Some(now);
         }
         let asked = match (known.last(now, ANSWER_LIFE_MAX), known.asked_at) {
-            // Also where others have all places.
+            // Also if others hold all places.
             (Some(answer), _) => Asked::Answered(answer),
             (None, Some(at)) if now.duration_since(at) >= TIME_MAX => Asked::InVain,
             (_, at) => Asked::Awaited(known.answer.subscribe(), at.unwrap_or(now) + TIME_MAX),
@@ -176,7 +179,8 @@ impl Resolver {
         asked
     }
 
-    /// Asks the system, beside; false when it has no thread for that. Nobody waits for it at the end: it may take long.
+    /// Asks the system on a thread of its own; false if there is none. At the process's end nobody waits for the
+    /// thread, which may take long.
     fn ask(&self, name: &str) -> bool {
         let (resolver, name) = (self.clone(), name.to_owned());
         let asking = move || {
@@ -197,8 +201,8 @@ impl Resolver {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Vets what a URL's host stands for now. A name that cannot be looked up is let through: whoever is to have it may not
-    /// have it yet, and each connection is vetted again. So is one for which there was no place in time among those who register at once.
+    /// Vets the addresses that a URL's host has now. A name that cannot be resolved is accepted: it may not have been
+    /// set up yet, and each connection is vetted again. So is a name for which registrations had no place in time.
     ///
     /// # Errors
     /// A host that this webhook must not reach.
@@ -212,7 +216,7 @@ impl Resolver {
         }
     }
 
-    /// As [`Resolver::vetted`], by an answer of its own, one of some at once; the wait for its turn counts.
+    /// As [`Resolver::vetted`], with a question of its own. The wait for a place counts as well.
     async fn vetted_now(
         &self,
         name: &str,
@@ -227,7 +231,7 @@ impl Resolver {
         vetted(addresses.map_err(Arc::new), scheme, allowed)
     }
 
-    /// `permit` is given back when the system has ended, also where nobody waits for it any more.
+    /// `permit` is given back when the system has ended, even if nobody waits for it any more.
     async fn look_up(&self, name: &str, permit: OwnedSemaphorePermit) -> io::Result<Vec<IpAddr>> {
         let (source, name) = (self.source.clone(), name.to_owned());
         let looking = tokio::task::spawn_blocking(move || {
@@ -241,7 +245,7 @@ impl Resolver {
 impl Source {
     fn addresses(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         match self {
-            // The port is the connection's business.
+            // The port comes from the URL later.
             Source::System => Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect()),
             Source::Given(lookup) => lookup(name),
         }
@@ -249,7 +253,7 @@ impl Source {
 }
 
 impl Names {
-    /// Lets go of what serves nobody any more.
+    /// Forgets answers that no attempt may use any more.
     fn forget(&mut self, now: Instant) {
         self.of.retain(|_, known| {
             let life = if known.has_failed() { FAILURE_KEPT } else { ANSWER_LIFE_MAX };
@@ -264,7 +268,7 @@ impl Known {
         self.answer.borrow().as_ref().is_some_and(|answer| answer.addresses.is_err())
     }
 
-    /// The last answer, when it is younger than `life`, or has failed just now.
+    /// The last answer, if it is younger than `life`; a failure only if it is new.
     fn last(&self, now: Instant, life: Duration) -> Option<Answer> {
         let answer = self.answer.borrow().clone()?;
         let life = if answer.addresses.is_ok() { life } else { FAILURE_LIFE };

@@ -1,18 +1,19 @@
-//! What operators write that may hold secrets: URLs with a user, a password and parameters.
+//! Values that operators write and that may be secrets: URLs with a user, a password and parameters.
 //!
-//! Promises: where it is open to doubt which part of a URL is the host, nothing of it is shown; what others say is shown without
-//! the values that were written. Pure.
+//! Promises: if it is not certain which part of a URL is the host, nothing of the URL is shown. Texts of others are
+//! shown without these values. Pure.
 
-/// How a URL is written that can be taken apart.
+/// The form of a URL whose parts are certain.
 pub const WRITTEN: &str =
     "where @ : / ? # % in a name, a password or a value are written %40 %3A %2F %3F %23 %25 (percent-encoded)";
 
-/// What stands for a value.
+/// Shown in place of a value.
 const HIDDEN: &str = "***";
-/// Shorter values would disfigure what is shown: of them only what stands in quotation marks is hidden.
+/// Hiding shorter values everywhere would spoil the text. They are hidden only inside quotation marks.
 const CHARS_MIN: usize = 4;
 
-/// Whether it is open to doubt where a URL's user and password end: then a part of the password might be taken for the host.
+/// Whether it is not certain where a URL's user and password end, so that part of the password could be taken for the
+/// host.
 pub fn is_doubtful(url: &str) -> bool {
     let behind_scheme = url.split_once("://").map_or(url, |(_, behind)| behind);
     behind_scheme.rsplit_once('@').is_some_and(|(before, _)| before.contains(['@', '/', '?', '#', '\\']))

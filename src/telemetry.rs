@@ -1,7 +1,7 @@
 //! Logging: to stderr, so that stdout is a command's result and nothing else.
 //!
-//! On a terminal bars may stand below the log; they are taken away for each line, and drawn again. A terminal that is gone ends
-//! nothing.
+//! On a terminal bars may stand below the log. They are removed for each line, and drawn again. A terminal that is gone
+//! ends nothing.
 
 use std::io::{IsTerminal, Write};
 
@@ -11,12 +11,12 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, fmt, registry};
 
-/// Whose own lines are never shown, whatever is asked for: they log the URLs that they were given with passwords, parameters with
-/// their values, and lines of files with passwords. What matters of it we say.
+/// Crates whose own lines are never logged, at any level: they log URLs with passwords, parameters with their values,
+/// and lines of files with passwords. We log what matters of them.
 const SILENT: [&str; 2] = ["async_nats", "sqlx_postgres"];
 
-/// Logs from here on: by `filter`, a directive such as `info` or `landfall=debug`, or by `usual` where it is unset or empty.
-/// What is returned stands below the log.
+/// Logs from now on: by `filter`, a directive such as `info` or `landfall=debug`, or by `usual` if it is unset or
+/// empty. Returns the bars below the log.
 pub fn log_to_stderr(filter: Option<&str>, usual: &str) -> MultiProgress {
     let filter = filter.filter(|filter| !filter.trim().is_empty()).unwrap_or(usual);
     let spoken = filter_fn(|about| !SILENT.iter().any(|silent| about.target().starts_with(silent)));
@@ -24,7 +24,7 @@ pub fn log_to_stderr(filter: Option<&str>, usual: &str) -> MultiProgress {
     let bars = MultiProgress::new();
     let above = AboveBars(bars.clone());
     let writer = move || above.clone();
-    // What cannot be written would be reported on stderr, with a panic where that is gone.
+    // A failed write would be reported on stderr, which panics where the terminal is gone.
     let log = fmt::layer().log_internal_errors(false).with_ansi(colours).with_writer(writer);
     registry().with(EnvFilter::new(filter)).with(spoken).with(log).init();
     bars
@@ -36,7 +36,7 @@ struct AboveBars(MultiProgress);
 
 impl Write for AboveBars {
     fn write(&mut self, lines: &[u8]) -> std::io::Result<usize> {
-        // Where bars stand on a terminal that is gone, what follows would panic.
+        // Without this, drawing bars on a terminal that is gone would panic.
         self.0.clear()?;
         self.0.suspend(|| std::io::stderr().write_all(lines))?;
         Ok(lines.len())

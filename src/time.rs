@@ -13,7 +13,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp(pub i64);
 
-/// Tells the time. Tests pass their own.
+/// Returns the time. Tests pass their own.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
@@ -25,10 +25,10 @@ pub struct Pulse {
 }
 
 impl Timestamp {
-    /// What stands for "not yet" where the interface demands a time.
+    /// Stands for "not yet" where the interface requires a time.
     pub const EPOCH: Timestamp = Timestamp(0);
 
-    /// From whole seconds, as block headers report time. Seconds beyond the year 292277 saturate.
+    /// From whole seconds, as in block headers. Seconds beyond the year 292277 saturate.
     pub fn from_secs(secs: u64) -> Self {
         Timestamp(i64::try_from(secs).unwrap_or(i64::MAX).saturating_mul(1_000_000))
     }
@@ -66,7 +66,7 @@ impl Clock {
         Clock::new(now)
     }
 
-    /// A clock of one's own.
+    /// A clock that a caller passes.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Clock(Arc::new(now))
     }

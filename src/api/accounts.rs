@@ -1,6 +1,7 @@
 //! `POST /v2/accounts`, `GET /v2/accounts` and `GET /v2/accounts/{account_id}`, and the resource they show.
 //!
-//! An account is opened by a request that may come again. What its identity's state means for it is derived when it is shown.
+//! An account is opened by a request that the client may send again. The account's status follows from the status of
+//! its identity whenever it is shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -102,10 +103,10 @@ pub(super) struct AddressForm {
 
 /// Open an account
 ///
-/// An extension of the interface. Its addresses are watched from the next block of each chain on; `GET
-/// /v2/accounts/{account_id}/coverage` reports the number. A chain that this service does not follow is taken too, and nothing is seen
-/// there: its `watched_from` is 0 until the chain is followed. `GET /v2/assets` reports which chains are. A request that comes again
-/// with the same body answers 200 with the same account.
+/// An extension of the interface. The addresses are watched from the next block of each chain on; `GET
+/// /v2/accounts/{account_id}/coverage` reports the number. A chain that this service does not follow is accepted too,
+/// but no deposit is seen there: its `watched_from` is 0 until the chain is followed. `GET /v2/assets` reports which
+/// chains are followed. A request that is sent again with the same body is answered 200 with the same account.
 #[utoipa::path(
     post,
     path = "/v2/accounts",
@@ -147,9 +148,9 @@ pub(super) async fn open(
 
 /// List accounts
 ///
-/// Newest first. A page may have fewer than `limit` accounts: it ends before the one with which it would have more than 10,000
-/// addresses, as many as one account may have; `cursor` tells that there are more. Parameters that are not listed here are refused,
-/// and so are repeated ones but `identity_ids`.
+/// Newest first. A page may have fewer than `limit` accounts: it ends before the account with which it would have more
+/// than 10,000 addresses, as many as one account may have. More accounts follow wherever there is a `cursor`.
+/// Parameters that are not listed here are refused, and so are repeated ones but `identity_ids`.
 #[utoipa::path(
     get,
     path = "/v2/accounts",
@@ -207,7 +208,7 @@ pub(super) async fn by_id(
     Ok(Json(load(&state, &id).await?))
 }
 
-/// The id in a path. What no id looks like is none.
+/// The id in a path. A text that no id can be is answered as an unknown id.
 pub(super) fn account_id(id: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
     let id = id.ok().map(|Path(id)| id).filter(|id| identity::check_id("account id", id).is_ok());
     id.ok_or_else(unknown)
@@ -217,7 +218,7 @@ pub(super) fn unknown() -> Problem {
     Problem::not_found("no account has this id")
 }
 
-/// What a request that made something, now or before, is answered with.
+/// The status of the answer to a request that made something, now or earlier.
 pub(super) fn created(made: Made) -> StatusCode {
     match made {
         Made::Now => StatusCode::CREATED,
@@ -238,7 +239,8 @@ async fn load(state: &AppState, id: &str) -> Result<AccountResource, Problem> {
     Ok(AccountResource::of(&found.ok_or_else(unknown)?))
 }
 
-/// What contradicts the record is reported with the field that does. Whose an address is, is for who may read accounts.
+/// The problem names the field that contradicts the record. Which account has an address is shown only to callers who
+/// may read accounts.
 fn refusal(error: OpenAccountError, caller: &Caller) -> Problem {
     let refused = match error {
         OpenAccountError::Replay(error) => return replay(error),
@@ -333,7 +335,7 @@ impl AddressForm {
             let field = format!("{at}.chains[{index}]");
             let Some(chain) = faults.take(field, openapi::chain(name)) else { continue };
             let address = Address::parse(chain.family(), &self.address);
-            // Told once, however many chains it is for.
+            // Reported once, however many chains the address is for.
             match address {
                 Ok(address) => read.push((chain, address)),
                 Err(error) => {

@@ -1,4 +1,4 @@
-//! `GET /v2/assets`: what is credited, of the chains that are followed.
+//! `GET /v2/assets`: the assets that are credited on the chains that are followed.
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -38,8 +38,8 @@ pub(super) struct AssetList {
 
 /// List assets
 ///
-/// What is credited on the chains that are followed, chain by chain, the native currency first. A chain that is not followed has
-/// none.
+/// What is credited on the chains that are followed, chain by chain, the native currency first. A chain that is not
+/// followed has no assets here.
 #[utoipa::path(
     get,
     path = "/v2/assets",

@@ -1,10 +1,11 @@
 //! `Authorization: Bearer <API_KEY>` and, once a public key is paired, `X-Request-Signature`.
 //!
-//! Promises: nothing of a request is acted upon before both are good. In this order: size, key, rate of the key, form of the
-//! signature, a place, body, the key once more, signature, nonce: who has no key, or has asked too much, holds no place, and nothing
-//! of his body is kept. A malformed key and one of the other environment are refused without asking the store; an unknown key
-//! and a wrong secret take the same path and get the same answer. Keys are read from the store for each request and
-//! cached nowhere, so a revoked one is refused at once. Which routes a key may use is `scope`'s.
+//! Promises: no request is acted upon before both are good. They are checked in this order: size, key, rate of the key,
+//! form of the signature, a place, body, the key once more, signature, nonce. So a client without a key, or over its
+//! rate, holds no place, and nothing of its body is kept. A malformed key and a key of the other environment are
+//! refused without asking the store. An unknown key and a wrong secret take the same path and get the same answer. Keys
+//! are read from the store for each request and cached nowhere, so a revoked key is refused at once. Which routes a key
+//! may use is decided by `scope`.
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
@@ -26,7 +27,7 @@ use crate::store::keys::{self, KnownKey};
 use crate::store::nonces;
 
 const SIGNATURE: &str = "x-request-signature";
-/// Whose rate or share it is.
+/// How a refusal names whose rate or share is used up.
 const OF_KEY: &str = "with this API key";
 
 /// Lets a request through when it carries a valid key and, where that is paired, a valid signature.
@@ -53,7 +54,7 @@ async fn authenticate(state: &AppState, request: Request) -> Result<(Request, Pl
     let place = state.gate.places.take(key.id()).map_err(|why| Problem::no_place(why, OF_KEY))?;
     let is_awaited = !body.is_end_stream();
     let body = read(state, body, &place).await?;
-    // Meanwhile it may have been revoked, or paired.
+    // While the body arrived, the key may have been revoked or paired.
     let known = if is_awaited { on_time(state, on_record(state, &key)).await? } else { known };
     if let Some(token) = token(&known, &parts.headers)? {
         let nonce = signature(state, &known, (&token, &parts), &body)?;
@@ -65,7 +66,8 @@ async fn authenticate(state: &AppState, request: Request) -> Result<(Request, Pl
     Ok((Request::from_parts(parts, Body::from(body)), place))
 }
 
-/// That a request's key has not been revoked since: for who has waited, before anything is reported.
+/// Checks that the key of a request has not been revoked since. For a request that has waited, before anything is
+/// reported to it.
 pub(super) async fn still_valid(state: &AppState, caller: &Caller) -> Result<(), Problem> {
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
     let known = keys::known(&mut reader, &caller.key_id).await.map_err(Problem::internal)?;
@@ -76,7 +78,7 @@ fn revoked() -> Problem {
     Problem::unauthorized("the API key is revoked".to_owned())
 }
 
-/// What can be reported without the store.
+/// Checks what needs no store: the key's form and its environment.
 fn offline(state: &AppState, headers: &HeaderMap) -> Result<ApiKey, String> {
     let text = bearer(headers).ok_or("expected one header `Authorization: Bearer <API_KEY>`")?;
     let key: ApiKey = text.parse().map_err(|error: crate::key::KeyError| error.to_string())?;
@@ -88,13 +90,14 @@ fn offline(state: &AppState, headers: &HeaderMap) -> Result<ApiKey, String> {
     }
 }
 
-/// The token, when there is exactly one header and its scheme is Bearer; a scheme's case does not matter (RFC 9110, 11.1).
+/// The token, if there is exactly one header and its scheme is Bearer. The case of a scheme does not matter (RFC 9110,
+/// 11.1).
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = only(headers, header::AUTHORIZATION.as_str())?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_matches(' '))
 }
 
-/// A header that is there once.
+/// A header that occurs exactly once.
 fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut headers = headers.get_all(name).iter();
     let (Some(header), None) = (headers.next(), headers.next()) else { return None };
@@ -108,10 +111,10 @@ fn declared_length(headers: &HeaderMap) -> Option<usize> {
 async fn on_record(state: &AppState, key: &ApiKey) -> Result<KnownKey, Problem> {
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
     let found = keys::known(&mut reader, key.id()).await.map_err(Problem::internal)?;
-    // No secret has this hash: an unknown key costs the same comparison as a wrong secret.
+    // No secret has this hash, so an unknown key costs the same comparison as a wrong secret.
     let stored = found.as_ref().map_or_else(|| vec![0; 32], |known| known.key.secret_hash.clone());
     let is_right = key.verify(&stored);
-    // Its prefix is not hashed: who rewrites it has a key that is right.
+    // The prefix is not part of the hash: a key with another prefix would verify, so the environment is compared too.
     match found.filter(|known| is_right && known.key.environment == key.environment()) {
         Some(known) if known.is_revoked => Err(revoked()),
         Some(known) => Ok(known),
@@ -119,7 +122,7 @@ async fn on_record(state: &AppState, key: &ApiKey) -> Result<KnownKey, Problem> 
     }
 }
 
-/// The whole body, of which no more is read than may be. The more there is of it, the more places it takes.
+/// The whole body, up to the limit. A larger body takes more places.
 async fn read(state: &AppState, body: Body, place: &Place) -> Result<Vec<u8>, Problem> {
     let limits = &state.settings.limits;
     let bytes_each = state.gate.places.bytes_each(limits.body_bytes);
@@ -139,7 +142,7 @@ async fn read(state: &AppState, body: Body, place: &Place) -> Result<Vec<u8>, Pr
     tokio::time::timeout(limits.request_timeout, collect).await.map_err(|_| Problem::request_timeout())?
 }
 
-/// The signature of a request that must be signed, when it has the form of one.
+/// The signature of a request that must be signed, if its form is right; `None` if the key is not paired.
 fn token(known: &KnownKey, headers: &HeaderMap) -> Result<Option<String>, Problem> {
     if !known.is_paired {
         return Ok(None);
@@ -150,7 +153,7 @@ fn token(known: &KnownKey, headers: &HeaderMap) -> Result<Option<String>, Proble
     Ok(Some(token.to_owned()))
 }
 
-/// The nonce of a request that is signed.
+/// The nonce of a signed request, once its signature was verified.
 fn signature(
     state: &AppState,
     known: &KnownKey,
@@ -175,8 +178,8 @@ fn unsigned(error: SignatureError) -> Problem {
     Problem::unauthorized(format!("X-Request-Signature {error}"))
 }
 
-/// Takes a nonce: for what may change something in the store, which all instances share and which survives them; else in
-/// memory, since an answer that is read twice harms nobody.
+/// Takes a nonce. That of a request that may change something goes into the store, which all instances share and which
+/// outlives them. That of a request that only reads is kept in memory, since it harms nobody if it is answered twice.
 async fn take(state: &AppState, method: &Method, nonce: Nonce) -> Result<(), Problem> {
     let replayed = || Problem::unauthorized("X-Request-Signature has a nonce that was used before".to_owned());
     if method == Method::GET || method == Method::HEAD {

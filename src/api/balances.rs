@@ -1,11 +1,16 @@
-//! `GET /v2/accounts/{account_id}/balances`: what an account has of each asset, by what was read of its addresses at final blocks.
+//! `GET /v2/accounts/{account_id}/balances`: what an account has of each asset, from readings of its addresses at final
+//! blocks.
 //!
-//! Promises: each listed asset of each chain on which the account has an address has a line, and no line stands for what was
-//! never read, for what may have left without being seen, or for a chain that is halted or whose newest blocks have long been
-//! unread (or untraced, where traces show what leaves of the native currency): then the whole answer is refused, with the
-//! names of the chains and assets. So it is while a chain is no longer configured that once was followed, and while an asset of which
-//! the account had some is no longer listed: no line would read as zero, until an operator says that it was given up for good. Who
-//! asks for one chain or one symbol is answered of that.
+//! Promises: each listed asset of each chain on which the account has an address has a line. The whole answer is
+//! refused, with the names of the chains and assets, wherever a line could be wrong:
+//! - the balance was never read, or some of it may have left unseen;
+//! - the chain is halted, or its newest blocks have not been read for long;
+//! - its newest blocks were not traced for long, where traces show what leaves of the native currency;
+//! - the chain was followed once and is not configured any more;
+//! - the account had some of an asset that is not listed any more.
+//!
+//! In the last two cases a line would be missing, which reads as zero. An operator configures the chain or lists the
+//! asset again, or gives it up for good. A request for one chain or one symbol is answered for that alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,9 +35,9 @@ use crate::store::cursors::Cursor;
 use crate::store::deposit_pages;
 use crate::store::{Connection, StoreError, account_pages, status};
 
-/// How long the newest blocks of a chain may have been unread: what left in them is in nobody's books.
+/// How long the newest blocks of a chain may have been unread: nothing on record shows what left in them.
 const UNREAD_MAX: Duration = Duration::from_secs(5 * 60);
-/// By how much a watcher's clock may be ahead of ours; as `health` has it.
+/// How far a watcher's clock may be ahead of ours; the same value as in `health`.
 const AHEAD_MAX: Duration = Duration::from_secs(30);
 
 /// What an account has of an asset on a chain.
@@ -41,13 +46,13 @@ const AHEAD_MAX: Duration = Duration::from_secs(30);
 #[schema(as = Balance)]
 pub(super) struct BalanceResource {
     pub symbol: String,
-    /// The sum of what each of its addresses held when it was last read, in the major unit: after the block where all were read
-    /// at one. Where not, what moved between two of them since the older one was read may be in both, or in neither, for the
-    /// seconds until that is read again.
+    /// The sum of what each of its addresses held when it was last read, in the major unit. If all were read after the
+    /// same block, this is the balance after that block. If not, an amount that moved between two of them since the
+    /// older reading may be counted twice, or not at all, for the seconds until they are read again.
     #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$")]
     pub total: String,
-    /// What of it may be spent: without deposits that are not CONFIRMED, and without what left the addresses since. Nothing
-    /// while the account is not ACTIVE.
+    /// What of it may be spent: without deposits that are not CONFIRMED, and without what left the addresses since.
+    /// Zero while the account is not ACTIVE.
     #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$")]
     pub available: String,
     /// How many decimal places the major unit has.
@@ -58,16 +63,16 @@ pub(super) struct BalanceResource {
     pub chain: &'static str,
     /// The contract on EVM chains, the mint on Solana; empty for the native currency.
     pub contract_address: String,
-    /// The final block (the slot on Solana) that `total` is true of; the oldest, when the addresses of an account were read at
-    /// several: then `total` is not of one block.
+    /// The final block (the slot on Solana) after which `total` is true. If the addresses were read at several blocks,
+    /// the oldest: then `total` is not of one block.
     #[schema(extensions(("x-landfall-extension" = json!(true))))]
     pub as_of_block: u64,
-    /// When that was read; the oldest time, when there are several.
+    /// When that was read; if there are several readings, the time of the oldest.
     #[schema(format = DateTime, extensions(("x-landfall-extension" = json!(true))))]
     pub as_of_time: String,
 }
 
-/// What is not known of an account.
+/// What cannot be reported of an account.
 #[derive(Default, Debug)]
 struct Unknown {
     /// Chains, and assets on them.
@@ -85,16 +90,24 @@ pub(super) struct BalanceList {
 
 /// Get an account's balances
 ///
-/// A line for each listed asset of each chain on which the account has an address, chain by chain, the native currency first;
-/// also zeros. Balances are read at final blocks: soon after an address was added, again once what moved is final, and in a slow
-/// round over all addresses; `as_of_block` reports the block. Frozen and closed accounts are answered too. Refused
-/// (`BALANCE_UNKNOWN`) while a line would say more than is known: before an asset was read of all addresses; where there is some
-/// of it, until the block is final that the address, or the asset, is followed from; while the newest blocks of the chain
-/// have not been read for 5 minutes, or the chain is halted; and, of the native currency where traces show what contracts move,
-/// while a block above the one that it was read at has waited for its trace for 5 minutes; while the account has an address
-/// on a chain that was followed once and is not any more; and while an asset is no longer listed of which it held some or ever got
-/// a deposit that is not FAILED: that one is named by its contract. A chain that never was followed, and a chain or an asset that
-/// was given up for good, has no line. With `chain` or `symbol` only what was asked for must be known.
+/// A line for each listed asset of each chain on which the account has an address, chain by chain, the native currency
+/// first; also zeros. Balances are read at final blocks: soon after an address was added, again once a movement is
+/// final, and in a slow round over all addresses. `as_of_block` reports the block. Frozen and closed accounts are
+/// answered too.
+///
+/// The answer is refused (`BALANCE_UNKNOWN`) while a line would say more than is known:
+///
+/// - before an asset was read of all addresses;
+/// - where there is some of it, until the block is final from which the address, or the asset, is followed;
+/// - while the newest blocks of the chain have not been read for 5 minutes, or the chain is halted;
+/// - for the native currency where traces show what contracts move: while a block above the reading has waited for its
+///   trace for 5 minutes;
+/// - while the account has an address on a chain that was followed once and is not followed any more;
+/// - while an asset is no longer listed of which the account held some, or got a deposit that is not FAILED. It is
+///   named by its contract.
+///
+/// A chain that never was followed has no line, nor has a chain or an asset that was given up for good. With `chain` or
+/// `symbol` only what was asked for must be known.
 #[utoipa::path(
     get,
     path = "/v2/accounts/{account_id}/balances",
@@ -137,7 +150,7 @@ pub(super) async fn of_account(
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
     let status = account_pages::status(&mut reader, &account_id).await.map_err(Problem::internal)?;
     let status = status.ok_or_else(unknown)?;
-    // Before what left is looked for: what is read in between is in that.
+    // Read before the movements that left are searched: a block that is read in between is then in that search.
     let read = status::followed_since(&mut reader, unread_since, now.plus(AHEAD_MAX)).await;
     let read = read.map_err(Problem::internal)?;
     let known = balances::of_account(&mut reader, &account_id, unread_since).await.map_err(Problem::internal)?;
@@ -180,15 +193,15 @@ pub(super) async fn of_account(
     if names.is_empty() { Ok(Json(BalanceList { balances })) } else { Err(Problem::balance_unknown(&names, &remedies)) }
 }
 
-/// A symbol that is listed: of another the account would seem to have nothing.
+/// A symbol that some chain lists. Of any other symbol the account would seem to have nothing.
 fn listed(text: &str, networks: &[Network]) -> Result<String, &'static str> {
     let symbol = query::text(text)?;
     let is_listed = networks.iter().flat_map(|network| &network.assets).any(|asset| asset.symbol == symbol);
     if is_listed { Ok(symbol) } else { Err("is listed by no chain that is followed: `GET /v2/assets` tells which are") }
 }
 
-/// The chains of these addresses that are not configured: what is there is not known. One that never was followed is told of only
-/// to who asks for it.
+/// The chains of these addresses that are not configured: no balance there is known. A chain that never was followed is
+/// named only if the request asks for it.
 async fn unfollowed(
     reader: &mut impl Connection,
     known: &[Known],
@@ -211,9 +224,9 @@ async fn unfollowed(
     Ok(unfollowed)
 }
 
-/// On each chain that is followed what is not listed and the account has had some of, by a reading or a deposit that is not
-/// FAILED: nobody reads what there is of it. With `symbol` only such as may have had that one, which of what only a reading tells of is
-/// not known.
+/// For each chain that is followed, the assets that are not listed and of which the account has had some, by a reading
+/// or by a deposit that is not FAILED: nobody reads these balances. With `symbol`, only assets that may have that
+/// symbol. An asset that only a reading shows has no known symbol, so it may.
 async fn unlisted(
     reader: &mut impl Connection,
     account_id: &str,
@@ -244,7 +257,7 @@ async fn unlisted(
     Ok(unlisted)
 }
 
-/// Whether a chain that is followed does not list the asset, and nobody gave it up for good.
+/// Whether a chain that is followed does not list the asset, and no operator gave it up for good.
 fn is_unlisted(settings: &Settings, chain: Chain, asset: AssetId) -> bool {
     let network = settings.networks.iter().find(|network| network.chain == chain);
     let is_listed = network.is_none_or(|network| network.assets.iter().any(|listed| listed.id == asset));
@@ -252,7 +265,7 @@ fn is_unlisted(settings: &Settings, chain: Chain, asset: AssetId) -> bool {
     !is_listed && !is_retired
 }
 
-/// A line for each of these assets, or the symbols of those that are not known of these addresses.
+/// A line for each of these assets, or the symbols of those whose balance is not known at one of these addresses.
 fn of_chain(
     chain: Chain,
     assets: &[&Asset],

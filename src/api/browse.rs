@@ -1,8 +1,9 @@
-//! The interface to browse and to try: `/docs/`, Swagger UI served by the binary, and the document itself, `/openapi.json`.
+//! Pages to browse and try the interface: `/docs/`, Swagger UI served by the binary, and the document itself,
+//! `/openapi.json`.
 //!
-//! Both without a key: they hold what `openapi.json` holds, and nothing of this service. They have places of their own, so that
-//! who needs no key takes none of those who have one, and are served under our own names alone. The page loads nothing from elsewhere, and may not: its policy says so to
-//! the browser.
+//! Both are served without a key: they hold what `openapi.json` holds, and nothing of this service. They have places of
+//! their own, so that clients without a key take no places from those with one. They are served only under the names of
+//! `hosts`. The page loads nothing from elsewhere; its policy has the browser refuse it.
 
 use axum::Router;
 use axum::extract::{Request, State};

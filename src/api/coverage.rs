@@ -1,6 +1,7 @@
-//! `GET /v2/accounts/{account_id}/coverage` (an extension of the interface): which blocks were matched against its addresses.
+//! `GET /v2/accounts/{account_id}/coverage` (an extension of the interface): which blocks were matched against its
+//! addresses.
 //!
-//! It reports what is on record and nothing else: what it leaves out is not known, and its description says what that is.
+//! It reports what is on record and nothing else. Its description says what the record leaves out.
 
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -32,23 +33,23 @@ pub(super) struct AddressEntry {
     #[schema(value_type = openapi::ChainName)]
     chain: &'static str,
     address: String,
-    /// The first block that is matched against the address; 0 when the chain has not been taken up yet.
+    /// The first block that is matched against the address; 0 while the chain has not been started.
     watched_from: u64,
     /// Every block from `watched_from` up to this one was matched. Omitted while there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     complete_through: Option<u64>,
-    /// The newest of them that is final; those above may still be replaced, and are then matched again. Omitted while there is
-    /// none.
+    /// The newest of them that is final. Those above may still be replaced, and are then matched again. Omitted while
+    /// there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     final_through: Option<u64>,
-    /// Up to here, value that moved inside of transactions was read from traces too. Omitted where a chain is not traced, and
-    /// while there is none.
+    /// Up to here, value that moved inside of transactions was read from traces too. Omitted where a chain is not
+    /// traced, and while there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     traced_through: Option<u64>,
-    /// What was read of the past for this address.
+    /// Which past blocks were read for this address.
     backfilled: Vec<Span>,
 }
 
@@ -58,14 +59,14 @@ pub(super) struct AddressEntry {
 pub(super) struct Span {
     from: u64,
     to: u64,
-    /// How the blocks were read: `receipts`, all of each; `logs`, those that logs name, and on Solana those that the signatures of
-    /// the address name.
+    /// How the blocks were read: `receipts` reads each block in full; `logs` reads the blocks that logs name. On Solana
+    /// `logs` reads the slots that the signatures of the address name.
     #[schema(value_type = String)]
     proof: &'static str,
-    /// Whether this is what traces showed.
+    /// Whether the blocks were read from traces.
     traces: bool,
-    /// The weakest that stands behind them, and behind the lists that name them: `roots`, `bloom`, `two_endpoints` or `one_endpoint`.
-    /// Omitted of traces, and where it is not on record.
+    /// The weakest proof of these blocks, and of the lists that name them: `roots`, `bloom`, `two_endpoints` or
+    /// `one_endpoint`. Omitted for traces, and where it is not on record.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, value_type = Option<String>)]
     level: Option<&'static str>,
@@ -73,10 +74,13 @@ pub(super) struct Span {
 
 /// Get an account's coverage
 ///
-/// An extension of the interface. A block that is in none of the ranges was not matched against the address, as far as the record
-/// reports. Not known are: blocks below `watched_from` that no listed backfill read; assets that were listed after a block had been
-/// read; searches through an address's signatures (Solana, without an end), whose reach is not on record; and how strongly blocks
-/// were proved that are older than those on record.
+/// An extension of the interface. A block that is in none of the ranges was not matched against the address, as far as
+/// the record shows. The record does not show:
+///
+/// - blocks below `watched_from` that no listed backfill read;
+/// - assets that were listed after a block had been read;
+/// - how far searches through an address's signatures (Solana, without an end) reached;
+/// - how strongly blocks were proved that are older than those on record.
 #[utoipa::path(
     get,
     path = "/v2/accounts/{account_id}/coverage",

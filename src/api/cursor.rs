@@ -1,4 +1,5 @@
-//! Where the next page of a list begins: base64url of version | hash of the filters | created_us | id of the last one shown.
+//! Where the next page of a list begins: base64url of version | hash of the filters | created_us | id of the last
+//! object shown.
 //!
 //! A cursor names the last object shown, not a position, so that pages neither repeat nor skip when more arrive.
 //! It belongs to its filters and is refused with others; the page's size may change. It is no secret and no proof:
@@ -23,12 +24,12 @@ pub(super) enum CursorError {
     OtherFilters,
 }
 
-/// The cursor behind `last`, for a list with these filters.
+/// The cursor of the page that follows `last`, in a list with these filters.
 pub(super) fn encode(filter: &DepositFilter, (at, DepositId(id)): (Timestamp, DepositId)) -> String {
     encode_place(filter_hash(filter), at, id.as_bytes())
 }
 
-/// The deposit that a list with these filters goes on behind.
+/// The deposit after which a list with these filters continues.
 ///
 /// # Errors
 /// A text that [`encode`] did not make, or made for other filters.
@@ -61,7 +62,7 @@ pub(super) fn decode_place(text: &str, filters: [u8; 8]) -> Result<(Timestamp, V
     Ok((Timestamp(i64::from_be_bytes(*at)), id.to_vec()))
 }
 
-/// What stands in a cursor for the filters of its list, given in a fixed order.
+/// The hash of a list's filters that its cursor holds. The fields are given in a fixed order.
 pub(super) fn hash_of<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> [u8; 8] {
     let mut hasher = Sha256::new();
     fields.into_iter().for_each(|field| update_with_length(&mut hasher, field));
@@ -70,7 +71,7 @@ pub(super) fn hash_of<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> [u8; 8]
     *head
 }
 
-/// A filter that is not set counts as an empty field, which no set one is.
+/// A filter that is not set counts as an empty field, which no set filter is.
 fn filter_hash(filter: &DepositFilter) -> [u8; 8] {
     let DepositFilter { account_id, chain, symbol, start, end, after: _ } = filter;
     let time = |at: &Option<Timestamp>| at.map_or_else(Vec::new, |at| at.0.to_be_bytes().to_vec());

@@ -1,6 +1,6 @@
 //! `GET /v2/crypto/deposits` and `GET /v2/crypto/deposits/{deposit_id}`, and the resource they show.
 //!
-//! A list is of one account, newest first, in pages of at most 25. An account that is not known has no deposits.
+//! A list is of one account, newest first, in pages of at most 25. An unknown account has no deposits.
 
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -120,7 +120,7 @@ pub(super) async fn list(
 ) -> Result<Json<DepositList>, Problem> {
     let page = Page::parse(query.as_deref())?;
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
-    // One more than is shown tells whether there is another page.
+    // One row more than a page shows whether there is another page.
     let limit = u32::from(page.limit) + 1;
     let found = deposits::list(&mut reader, &page.filter, limit).await.map_err(Problem::internal)?;
     Ok(Json(page.show(&found)))
@@ -167,7 +167,7 @@ impl Page {
             query.refuse("start_time", "must not be after end_time");
         }
         let limit = query.optional("limit", |text| query::limit(text, LIMIT_MAX)).unwrap_or(LIMIT_DEFAULT);
-        // Only when the filters are right can be told whether the cursor belongs to them.
+        // Only if the filters are right can the cursor be checked against them.
         query.check()?;
         let (start, end) = (start.map(TimeBound::lower), end.map(TimeBound::upper));
         let mut filter = DepositFilter { account_id: Some(account_id), chain, symbol, start, end, after: None };
@@ -176,7 +176,7 @@ impl Page {
         Ok(Page { filter, limit })
     }
 
-    /// The answer, when `found` is what the store has: up to one more than a page.
+    /// The answer, if `found` is what the store returned: at most one row more than a page.
     fn show(&self, found: &[Deposit]) -> DepositList {
         let limit = usize::from(self.limit);
         let shown = &found[..found.len().min(limit)];

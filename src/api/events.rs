@@ -1,8 +1,9 @@
-//! `GET /v2/events` (an extension of the interface): every event in one sequence, for who reads instead of being called.
+//! `GET /v2/events` (an extension of the interface): every event in one sequence, for clients that read instead of
+//! being called.
 //!
-//! Promises: what is read behind the last `next` was never read before, and nothing is ever left out, whatever was
-//! committed late; `event` is byte for byte what webhooks are sent. A request may wait for an event; while it does it takes
-//! nothing away from others, a stop ends it at once, and a key that was revoked meanwhile is answered nothing.
+//! Promises: a client that reads after the last `next` gets no event twice and misses none, whatever was committed
+//! late. `event` is byte for byte what webhooks are sent. A request may wait for an event. While it waits it takes no
+//! place from others, and a stop ends it at once. If its key was revoked meanwhile, it gets no event.
 
 use std::time::Duration;
 
@@ -25,9 +26,9 @@ use crate::event::FEED_TYPES;
 use crate::store::feed::{self, FeedFilter, Numbered};
 
 const PARAMETERS: [&str; 5] = ["after", "account_id", "type", "limit", "wait"];
-/// The longest that a request may wait for an event. Short of the half minute after which proxies give up.
+/// The longest that a request may wait for an event. Shorter than the half minute after which proxies give up.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(25);
-/// JSON's numbers are whole up to here in every language.
+/// Every language reads JSON's integers exactly up to here.
 const SEQ_MAX: u64 = 1 << 53;
 
 /// A part of the feed, in its order.
@@ -36,8 +37,8 @@ const SEQ_MAX: u64 = 1 << 53;
 pub(super) struct EventList {
     #[schema(max_items = 100)]
     events: Vec<FeedEntry>,
-    /// Send it as `after` next time. Every event that matches and has a lower number, or this one, was given; so it grows also
-    /// when nothing matches.
+    /// Send it as `after` next time. Every matching event up to this number has been returned, so it grows even when
+    /// nothing matches.
     #[schema(minimum = 0)]
     next: u64,
 }
@@ -46,8 +47,8 @@ pub(super) struct EventList {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct FeedEntry {
-    /// Its place in the feed: 1, 2, 3 .. without gaps. It never changes while the store lives; a store that was built anew
-    /// gives others, with the same event ids.
+    /// Its place in the feed: 1, 2, 3 .. without gaps. It never changes while the store lives. A store that was built
+    /// anew gives other numbers to the same event ids.
     #[schema(minimum = 1)]
     seq: u64,
     /// Byte for byte what webhooks are sent.
@@ -110,7 +111,7 @@ struct Asked {
     wait: Duration,
 }
 
-/// What there is for it.
+/// The events that answer it.
 struct Page {
     events: Vec<Numbered>,
     next: u64,
@@ -118,9 +119,9 @@ struct Page {
 
 /// Read the event feed
 ///
-/// Every event in one sequence without gaps, beside what webhooks are sent: to catch up after an outage, to reconcile, or instead
-/// of a webhook. Begin with `after=0`, then send the last `next`. Nothing is ever inserted below a number that was given out. Test
-/// events of webhooks are not in it.
+/// Every event in one sequence without gaps, beside what webhooks are sent: to catch up after an outage, to reconcile,
+/// or instead of a webhook. Begin with `after=0`, then send the last `next`. Nothing is ever inserted below a number
+/// that was given out. Test events of webhooks are not in it.
 #[utoipa::path(
     get,
     path = "/v2/events",
@@ -157,7 +158,7 @@ pub(super) async fn list(
 ) -> Result<Json<EventList>, Problem> {
     let asked = Asked::parse(query.as_deref())?;
     let page = read(&state, &asked, asked.after).await?;
-    // Only now: before the numbers are known, one that is too high cannot be reported.
+    // Only after reading: whether a number is too high is known only then.
     if page.next < asked.after {
         return Err(beyond(page.next));
     }
@@ -169,12 +170,12 @@ pub(super) async fn list(
     page.show().map(Json)
 }
 
-/// The events behind `after`, up to the newest there is.
+/// The events after `after`, up to the newest one.
 async fn read(state: &AppState, asked: &Asked, after: u64) -> Result<Page, Problem> {
     let limit = asked.limit;
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
-    // First the newest, then the page up to it: an event that is numbered in between is for the next one, or a filter's `next`
-    // would pass it.
+    // First the newest number, then the page up to it. An event that is numbered in between belongs to the next page;
+    // otherwise the `next` of a filter could pass it.
     let last = feed::last(&mut reader).await.map_err(Problem::internal)?;
     let found = feed::page(&mut reader, &asked.filter, (after, last), u32::from(limit)).await;
     let events = found.map_err(Problem::internal)?;
@@ -183,7 +184,7 @@ async fn read(state: &AppState, asked: &Asked, after: u64) -> Result<Page, Probl
     Ok(Page { events, next })
 }
 
-/// The first page with something in it, or the empty one when the time is over or the server stops.
+/// The first page with an event in it; the empty page if the time is over or the server stops.
 async fn wait(
     state: &AppState,
     asked: &Asked,
@@ -216,7 +217,7 @@ async fn wait(
                 }
                 seen = seen.max(page.next);
             }
-            // Nobody tells anything any more.
+            // The loop that reads new events has ended.
             Err(_) => break,
         }
     }
@@ -253,7 +254,7 @@ impl Page {
     }
 }
 
-/// A stored event that is no JSON: nobody but us wrote it.
+/// A stored event is no JSON, although only this program writes events.
 fn unreadable(seq: u64, error: &serde_json::Error) -> Problem {
     tracing::error!("event {seq} of the feed cannot be read: {error}");
     Problem::failed()

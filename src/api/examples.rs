@@ -1,7 +1,7 @@
 //! The examples of the document: requests as they were sent, and what the router answered them.
 //!
-//! `examples.json` is written by a test (`tests/it/api/examples.rs`), which sends the requests and holds each answer to the
-//! schema it has here; where it differs from what is answered now, that test fails. Secrets in it are made up.
+//! `examples.json` is written by a test (`tests/it/api/examples.rs`). It sends the requests and checks each answer
+//! against its schema; it fails where the file differs from the answers of today. Secrets in the file are made up.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ impl Modify for Examples {
     }
 }
 
-/// What may be asked for at a path.
+/// The operations of a path.
 pub(super) fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     let methods = [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete, &mut item.head];
     methods.into_iter().flatten()
@@ -86,7 +86,8 @@ impl OfOperation {
     }
 }
 
-/// Names the refusals that all operations have, beside one of the operation's own with the same status.
+/// Adds the refusals that all operations have. Where the operation has a refusal of its own with the same status, both
+/// are named.
 fn refuse(operation: &mut Operation, refusals: &BTreeMap<String, Value>) {
     for code in Code::EVERYWHERE.into_iter().filter(|code| refusals.contains_key(code.name())) {
         for content in contents(operation, code.status().as_str()) {
@@ -113,7 +114,7 @@ fn contents<'a>(operation: &'a mut Operation, status: &str) -> impl Iterator<Ite
     response.flat_map(|response| response.content.values_mut().filter_map(owned))
 }
 
-/// What stands there itself: this document refers to schemas and examples only.
+/// The object itself, not a reference: this document has references to schemas and examples only.
 fn owned<T>(found: &mut RefOr<T>) -> Option<&mut T> {
     match found {
         RefOr::T(owned) => Some(owned),

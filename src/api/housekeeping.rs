@@ -1,8 +1,8 @@
-//! What the API does beside requests: writes when keys were last used, in one transaction for many requests, and
-//! forgets what is no longer needed.
+//! What the API does beside requests: it writes when keys were last used, in one transaction for many requests, and
+//! deletes what is no longer needed.
 //!
-//! Promises: a request never writes for the sake of it being noted; what could not be written is written next time. A
-//! kill loses the last use of some seconds, which is the price.
+//! Promises: no request writes in order to be noted. What could not be written is written next time. A kill loses up to
+//! some seconds of "last used", which is the price.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,10 +17,11 @@ use crate::time::Timestamp;
 
 /// How old "last used" may be.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How far this machine's clock may be ahead of those of others on the same store, which would take a nonce that is forgotten.
+/// How far the clocks of other machines on the same store may be behind this one's. Such a machine would accept a nonce
+/// that was deleted too early.
 const AHEAD_MAX: Duration = Duration::from_secs(3_600);
 
-/// When keys were last used, as far as it is not written yet: at most one entry for each key.
+/// When keys were last used, where it is not written yet: at most one entry for each key.
 #[derive(Debug, Default)]
 pub(super) struct LastUsed(Mutex<BTreeMap<String, Timestamp>>);
 
@@ -38,7 +39,7 @@ impl LastUsed {
     }
 }
 
-/// Turns until `stop`, and once more.
+/// Ticks until `stop`, and once more then.
 pub(super) async fn run(state: AppState, stop: CancellationToken) {
     loop {
         let stopped = stop.is_cancelled();
@@ -52,7 +53,7 @@ pub(super) async fn run(state: AppState, stop: CancellationToken) {
     }
 }
 
-/// Writes and forgets what there is.
+/// Writes when keys were last used, and deletes what is no longer needed.
 pub(super) async fn tick(state: &AppState) -> Result<(), StoreError> {
     let now = state.clock.now();
     state.gate.forget();

@@ -1,8 +1,9 @@
-//! `POST /v2/identities` (an extension of the interface) and `GET /v2/identities/{identity_id}`, and the resource they show.
+//! `POST /v2/identities` (an extension of the interface) and `GET /v2/identities/{identity_id}`, and the resource they
+//! show.
 //!
-//! Who registers an identity has onboarded it: it is ACTIVE. Its status changes by an operator's command only. An answer names
-//! every account, however many there are, and holds few of them at a time: it goes out in parts, and one that cannot be reported
-//! to its end is cut off, so that no client takes a part for the whole.
+//! A client that registers an identity has onboarded it, so it is ACTIVE. Its status changes only by an operator's
+//! command. An answer names every account, however many there are, but holds few of them in memory: it is sent in
+//! parts. An answer that cannot be completed is cut off, so that no client takes a part for the whole.
 
 use axum::Json;
 use axum::body::Body;
@@ -42,8 +43,8 @@ pub(super) struct IdentityResource {
     r#type: &'static str,
     /// Chosen by the client; may be empty.
     label: String,
-    /// All of them, oldest first. There may be millions: such an answer comes in parts (`Transfer-Encoding: chunked`), and one
-    /// that ends before its last part is none.
+    /// All of them, oldest first. There may be millions: such an answer comes in parts (`Transfer-Encoding: chunked`).
+    /// Discard an answer that ends before its last part.
     account_ids: Vec<String>,
     /// Whether it may also use fiat operations; independent of its status.
     fiat_operations_enabled: bool,
@@ -71,8 +72,8 @@ pub(super) struct NewIdentityForm {
 
 /// Register an identity
 ///
-/// An extension of the interface. The identity is `ACTIVE` at once: who registers it has onboarded it. A request that comes again
-/// with the same body answers 200 with the same identity.
+/// An extension of the interface. The identity is `ACTIVE` at once: a client that registers it has onboarded it. A
+/// request that is sent again with the same body is answered 200 with the same identity.
 #[utoipa::path(
     post,
     path = "/v2/identities",
@@ -150,10 +151,10 @@ async fn load(state: &AppState, id: &str) -> Result<Response, Problem> {
     })
 }
 
-/// The answer that begins with `shown`, which has the accounts up to `last`, and goes on with those behind it.
+/// The answer that begins with `shown`, which has the accounts up to `last`, and continues with the later accounts.
 fn in_parts(db: &Db, shown: &IdentityResource, last: LastAccount) -> Response {
     let text = serde_json::to_string(shown).expect("strings always serialise");
-    // Behind the only list stand words of ours alone.
+    // After the only list come fields of ours alone, none with a bracket.
     let (begin, end) = text.rsplit_once(']').expect("it has a list");
     let rest = Rest { db: db.clone(), id: shown.id.clone(), last: Some(last), end: format!("]{end}") };
     let parts = stream::once(std::future::ready(Ok(begin.to_owned())));
@@ -162,13 +163,13 @@ fn in_parts(db: &Db, shown: &IdentityResource, last: LastAccount) -> Response {
     ([(header::CONTENT_TYPE, JSON)], Body::from_stream(parts)).into_response()
 }
 
-/// What is left of an answer. No connection is held while the client takes what it was sent.
+/// The part of an answer that is still to be sent. It holds no connection while the client reads.
 struct Rest {
     db: Db,
     id: String,
     /// The account that was sent last; `None` when all is sent.
     last: Option<LastAccount>,
-    /// What stands behind the last account.
+    /// The text after the last account.
     end: String,
 }
 

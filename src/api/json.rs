@@ -1,7 +1,9 @@
-//! Bodies of requests: JSON, strictly. A field that is unknown, repeated, missing or of another type is refused by its name.
+//! Bodies of requests: JSON, strictly. A field that is unknown, repeated, missing or of another type is refused by its
+//! name.
 //!
-//! A field that is silently left out of account may be what the request was about; hence also `camelCase` names are refused.
-//! What serde says is for programmers: it names types of Rust and quotes what came. Clients are reported in the API's own words.
+//! A field that is silently ignored may be what the request was about; hence `camelCase` names are refused too.
+//! Messages of serde are for programmers: they name types of Rust and quote the input. Clients get the API's own
+//! messages.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -20,10 +22,10 @@ use crate::api::query::ERRORS_MAX;
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<ParameterError>);
 
-/// What arrived of a body.
+/// The bytes of a body, if they arrived.
 pub(super) type Sent = Result<Bytes, BytesRejection>;
 
-/// A struct that is sent as a JSON object; serde alone would take a list of its fields too.
+/// A struct that is sent as a JSON object. serde alone would also take a list of its fields.
 #[derive(Debug)]
 pub(super) struct Object<T>(pub(super) T);
 
@@ -40,7 +42,7 @@ pub(super) fn parse<T: DeserializeOwned>(headers: &HeaderMap, body: Sent) -> Res
     Ok(read)
 }
 
-/// Reads a body that may be missing: then no field was sent.
+/// Reads a body that may be missing; a missing one has no fields.
 pub(super) fn parse_optional<T: DeserializeOwned + Default>(headers: &HeaderMap, body: Sent) -> Result<T, Problem> {
     if matches!(&body, Ok(bytes) if bytes.is_empty()) { Ok(T::default()) } else { parse(headers, body) }
 }
@@ -50,7 +52,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
 }
 
-/// The refusal of what was not read, at `path` of the body.
+/// The refusal of a body that cannot be read, at this `path` in it.
 fn untaken(path: &str, error: &serde_json::Error) -> Problem {
     match error.classify() {
         Category::Eof => refusal("body", "must be an object, and ends before one does".to_owned()),
@@ -58,9 +60,9 @@ fn untaken(path: &str, error: &serde_json::Error) -> Problem {
         Category::Data => {
             let said = error.to_string();
             let (field, detail) = fault(said.split(" at line ").next().unwrap_or_default());
-            // "." is the whole, "?" what has no name yet.
+            // "." is the whole body, "?" a field without a name yet.
             let path = Some(path).filter(|path| ![".", "?"].contains(path));
-            // Where a field is unknown the path has its name already.
+            // If a field is unknown, the path ends with its name already.
             let field = field.filter(|field| path.is_none_or(|path| !path.ends_with(field)));
             let named = [path, field].into_iter().flatten().collect::<Vec<_>>().join(".");
             refusal(if named.is_empty() { "body" } else { &named }, detail)
@@ -72,9 +74,9 @@ fn place(error: &serde_json::Error) -> String {
     format!("from line {}, column {} on", error.line(), error.column())
 }
 
-/// The field that serde's words are about, where they name one, and what is wrong in ours.
+/// The field that serde's message is about, if it names one, and our message for it.
 fn fault(said: &str) -> (Option<&str>, String) {
-    // What stands in backquotes is every second piece: the field, then those that there are.
+    // Every second piece stood in backquotes: first the field, then the fields that are known.
     let mut named = said.split('`').skip(1).step_by(2);
     if said.starts_with("missing field") {
         (named.next(), "is required".to_owned())
@@ -115,7 +117,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 }
 
 impl Faults {
-    /// The value, or a note of what is wrong with `field`.
+    /// The value; if there is none, notes what is wrong with `field`.
     pub(super) fn take<T, E: ToString>(&mut self, field: impl ToString, read: Result<T, E>) -> Option<T> {
         read.map_err(|error| self.refuse(field, error)).ok()
     }
@@ -126,7 +128,7 @@ impl Faults {
         }
     }
 
-    /// The value that was read without a fault.
+    /// The value, if no field had a fault.
     pub(super) fn check<T>(self, read: Option<T>) -> Result<T, Problem> {
         match read {
             Some(read) if self.0.is_empty() => Ok(read),

@@ -1,7 +1,8 @@
-//! How much comes in: rates of addresses and keys, and places for what is answered at the same time, shared out by `places`.
+//! How much comes in: rates of addresses and keys, and places for requests that are answered at the same time, which
+//! `places` shares out.
 //!
-//! Promises: what is over a rate is told how long to wait; memory is bounded whoever asks. Kept in memory, so each
-//! instance counts for itself.
+//! Promises: a client over its rate learns how long to wait. Memory is bounded, whoever asks. Counts are kept in
+//! memory, so each instance counts for itself.
 
 use std::fmt;
 use std::hash::Hash;
@@ -17,19 +18,20 @@ use crate::api::accounts::ADDRESSES_MAX;
 use crate::api::places::Places;
 use crate::api::settings::Limits;
 
-/// How many addresses or keys are remembered. While there are so many everybody waits, also who is one of them: until those are
-/// forgotten whose rate is whole again.
+/// How many addresses or keys are remembered. While there are so many, all clients wait, known ones too, until those
+/// with an unused rate are forgotten.
 const CLIENTS_MAX: usize = 100_000;
 /// How many seconds' worth of requests may come at once.
 const BURST_SECS: u32 = 2;
-/// How many answers of the page may be under way: it needs no key, and its files are large. A browser asks for six of them at once.
+/// How many answers of the page may be under way: it needs no key, and its files are large. A browser asks for six of
+/// them at once.
 const PAGE_PLACES: usize = 24;
 
-/// Who may come in.
+/// Which requests may come in.
 pub(super) struct Gate {
     ips: Option<DefaultKeyedRateLimiter<IpAddr>>,
     keys: Option<DefaultKeyedRateLimiter<String>>,
-    /// By key, too.
+    /// With one rate for each address.
     addresses: Option<DefaultKeyedRateLimiter<String>>,
     /// For requests with a key, by its id.
     pub places: Arc<Places>,
@@ -65,8 +67,8 @@ impl Gate {
         check(self.keys.as_ref(), &id.to_owned())
     }
 
-    /// Counts addresses that a request with this key brings. Apart from requests: who is refused here, and comes again, takes
-    /// nothing from who is not.
+    /// Counts the addresses that a request with this key brings. They have a rate of their own: a client over it, even
+    /// if it tries again and again, uses up no rate of requests.
     ///
     /// # Errors
     /// The seconds to wait.
@@ -75,12 +77,12 @@ impl Gate {
         let (Some(limiter), Some(count)) = (&self.addresses, NonZeroU32::new(count)) else { return Ok(()) };
         match limiter.check_key_n(&id.to_owned(), count) {
             Ok(counted) => counted.map_err(|until| seconds(until.wait_time_from(limiter.clock().now()))),
-            // More than may ever come at once, which no request brings.
+            // More than may come at once, which no request brings.
             Err(_) => Err(1),
         }
     }
 
-    /// Forgets whose rate is whole again.
+    /// Forgets addresses and keys whose rate is unused again.
     pub(super) fn forget(&self) {
         if let Some(ips) = &self.ips {
             ips.retain_recent();
@@ -97,7 +99,7 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// At `per_sec`, of which so many may come at once in any case.
+/// Allows `per_sec`, and at least `least` at once.
 fn limiter<K: Hash + Eq + Clone>(per_sec: u32, least: usize) -> Option<DefaultKeyedRateLimiter<K>> {
     let per_sec = NonZeroU32::new(per_sec)?;
     let burst = per_sec.saturating_mul(NonZeroU32::new(BURST_SECS)?).max(NonZeroU32::new(u32::try_from(least).ok()?)?);
@@ -112,12 +114,12 @@ fn check<K: Hash + Eq + Clone>(limiter: Option<&DefaultKeyedRateLimiter<K>>, cli
     limiter.check_key(client).map_err(|until| seconds(until.wait_time_from(limiter.clock().now())))
 }
 
-/// Rounded up: who comes back then is let in.
+/// Rounded up, so that a client that waits so long is let in.
 fn seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0).max(u64::from(wait.is_zero()))
 }
 
-/// Whom an address counts for: who has an IPv6 address has a /64 of them.
+/// The address that is counted: an IPv6 client has a whole /64, so that counts as one.
 pub fn counted_as(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.into(),

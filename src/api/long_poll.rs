@@ -1,9 +1,9 @@
-//! The newest events, for requests that wait for one: one look at the store for all of them.
+//! The newest events, for requests that wait for one: one query of the store for all of them.
 //!
-//! Promises: a request that waits holds no connection and no place among those that are being answered; it is told of
-//! each number that it may have to look at, and of few others; what the tail has not seen or has forgotten counts as
-//! "look yourself". No key takes all the seats there are. Without its loop nobody is told anything, and a waiting request
-//! ends when its time is over.
+//! Promises: a request that waits holds no connection to the store and no place among those that are being answered. It
+//! is woken for each number that may match its filter, and for few others. Where the tail has not seen a number, or has
+//! forgotten it, the request reads the store itself. No key takes all the seats. Without the loop of the tail no
+//! request is woken, and a waiting request ends when its time is over.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,16 +16,17 @@ use tracing::warn;
 use crate::store::feed::{self, EventKey, FeedFilter};
 use crate::store::{Db, StoreError};
 
-/// How often is looked, while somebody waits.
+/// How often the store is read while a request waits.
 const POLL: Duration = Duration::from_millis(100);
 const POLL_AFTER_ERROR: Duration = Duration::from_secs(1);
 /// How many events are remembered.
 const RECENT_MAX: u64 = 1_000;
-/// How many requests may wait at the same time: each has a connection, of which there are 800 unless `[api]` says otherwise.
+/// How many requests may wait at the same time. Each has a connection, of which there are 800 unless `[api]` says
+/// otherwise.
 const WAITING_MAX: usize = 400;
 /// How many of them with the same key.
 const WAITING_BY_KEY_MAX: usize = 200;
-/// How many of those that were told of something read at the same time.
+/// How many of the woken requests read the store at the same time.
 const READING_MAX: usize = 4;
 
 #[derive(Debug)]
@@ -33,13 +34,13 @@ pub(super) struct Tail {
     recent: watch::Sender<Recent>,
     /// One for each request that waits.
     waiting: Semaphore,
-    /// How many wait with a key, for keys with which some do.
+    /// How many requests wait with each key, for keys with any.
     by_key: Mutex<HashMap<String, usize>>,
-    /// One for each that waited and reads now.
+    /// A permit for each woken request that reads.
     pub reading: Semaphore,
 }
 
-/// What a request that waits has; given back when it is dropped.
+/// The seat of a request that waits, given back when it is dropped.
 #[derive(Debug)]
 pub(super) struct Seat<'t> {
     tail: &'t Tail,
@@ -50,18 +51,18 @@ pub(super) struct Seat<'t> {
 /// Why a request may not wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Refused {
-    /// As many wait with its key as may.
+    /// As many requests wait with its key as may.
     ByKey { most: usize },
-    /// As many wait as may.
+    /// As many requests wait as may.
     ByAll,
 }
 
-/// The last events that were numbered.
+/// The events that were numbered last.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     /// The number of the newest.
     pub last: u64,
-    /// The newest ones, in their order; what is older is not known.
+    /// The newest ones, in their order. Older ones are not known.
     reported: VecDeque<EventKey>,
 }
 
@@ -95,12 +96,12 @@ impl Tail {
         self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Told from now on.
+    /// Receives every change from now on.
     pub(super) fn listen(&self) -> watch::Receiver<Recent> {
         self.recent.subscribe()
     }
 
-    /// Looks again and again while somebody listens, until `stop`.
+    /// Reads the store again and again while a request waits, until `stop`.
     pub(super) async fn run(&self, db: &Db, stop: &CancellationToken) {
         let mut pause = POLL;
         while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
@@ -122,7 +123,7 @@ impl Tail {
         if last == known {
             return Ok(());
         }
-        // More than is remembered would be forgotten at once.
+        // Older events than these would be forgotten at once.
         let from = known.max(last.saturating_sub(RECENT_MAX)).min(last);
         let reported = feed::keys(&mut reader, (from, last)).await?;
         drop(reader);
@@ -191,7 +192,7 @@ mod tests {
         assert!(recent.may_match(&FeedFilter::default(), 2) && !recent.may_match(&FeedFilter::default(), 3));
         let kind = |kind: &str| FeedFilter { account_id: None, kind: Some(kind.to_owned()) };
         assert!(recent.may_match(&kind("deposit_v2"), 0) && !recent.may_match(&kind("other"), 0));
-        // A part is missing, or fewer were found than there are numbers.
+        // A number in between was not read, or fewer events were found than there are numbers.
         recent.append(10, 12, vec![reported("a"), reported("a")]);
         assert!(reports(&recent, "d", 9) && !reports(&recent, "d", 10));
         recent.append(12, 14, vec![reported("a")]);

@@ -1,9 +1,9 @@
-//! What every request meets first and every answer last: its id, its size, the rate of its address.
+//! What happens first with every request and last with every answer: its id, its size, the rate of its address.
 //!
-//! Promises: each answer carries `X-Request-Id`, which each line that is logged meanwhile carries too; a request that
-//! is too much is refused before anything is looked up for it; a handler that panics answers 500. Keys are not known here, and no
-//! header, query or body is ever logged. What the server cannot read as a request never comes here: it answers 400, 414, 431 or 501
-//! by itself, without a body or an id.
+//! Promises: each answer carries `X-Request-Id`, and so does each line that is logged meanwhile. A request that is too
+//! large or too frequent is refused before the store is asked. A handler that panics is answered 500. Keys are not
+//! known here, and no header, query or body is ever logged. Input that the server cannot read as a request never comes
+//! here: the server answers 400, 414, 431 or 501 by itself, without a body or an id.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::AssertUnwindSafe;
@@ -25,7 +25,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// `: ` and the end of the line.
 const BYTES_PER_HEADER: usize = 4;
 
-/// Numbers requests: the time of the start and a count, so that two processes do not give the same one.
+/// Numbers requests: the time of the start and a count, so that no two processes give the same number.
 #[derive(Debug)]
 pub(super) struct RequestIds {
     started: Timestamp,
@@ -42,7 +42,7 @@ impl RequestIds {
     }
 }
 
-/// Admits a request, has it answered, and signs the answer with its id.
+/// Admits a request, has it answered, and writes the id into the answer.
 pub(super) async fn answer(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let id = state.request_ids.next();
     let span = info_span!("request", request_id = %id);
@@ -66,7 +66,7 @@ pub(super) async fn answer(State(state): State<AppState>, request: Request, next
     response
 }
 
-/// Lets a request in that is not too large, nor one too many of its address.
+/// Admits a request if it is not too large and its address is within its rate.
 fn admit(state: &AppState, request: &Request) -> Result<(), Problem> {
     let most = state.settings.limits.header_bytes;
     if head_bytes(request) > most {
@@ -91,7 +91,7 @@ fn head_bytes(request: &Request) -> usize {
     uri + request.headers().iter().map(of_header).sum::<usize>()
 }
 
-/// Whose request it is: who connected. Requests that came over no connection are all of the same client.
+/// The address of the client that connected. Requests without a connection count as one client's.
 pub(super) fn client(request: &Request) -> IpAddr {
     let connected = request.extensions().get::<ConnectInfo<SocketAddr>>();
     connected.map_or(Ipv4Addr::UNSPECIFIED.into(), |ConnectInfo(address)| address.ip())

@@ -1,13 +1,17 @@
 //! HTTP: the interface's requests, answered from the store.
 //!
-//! Promises: every request carries a valid key, and a signature once a public key is paired; refusals come in the order
-//! 401, 404 (path), 405, 403 (scope), 400, each as an RFC 9457 problem; what a request does not know is refused, never
-//! ignored. No business rule lives here.
+//! Promises: every request carries a valid key, and a signature once a public key is paired. Refusals come in the order
+//! 401, 404 (path), 405, 403 (scope), 400, each as an RFC 9457 problem. A field or parameter that is not known is
+//! refused, never ignored. No business rule lives here.
 //!
-//! The map: `edge` admits a request and names it, `auth` checks key and signature, `scope` what the key may do, `gate`
-//! and `places` count, `upkeep` writes what was noted, `tail` reports those who wait for events; each resource has a file, `query`,
-//! `time_bound` and `json` read what was sent, `cursor` finds the next page, `problem` is every refusal; `openapi`
-//! describes it all, `pushed` what receivers are sent, `examples` shows real answers, and `browse` shows all that.
+//! The map:
+//! - before a handler: `middleware` admits a request and gives it an id, `auth` checks key and signature, `scope` what
+//!   the key may do, `limits`, `places` and `turns` how much is done at once;
+//! - in a handler: each resource has a file; `query`, `time_bound` and `json` read the request, `cursor` finds the next
+//!   page, `problem` is every refusal;
+//! - beside requests: `housekeeping` writes what was noted, `long_poll` wakes requests that wait for events;
+//! - for readers: `openapi` is the document, `webhook_bodies` its part on what receivers are sent, `examples` its
+//!   examples, and `browse` serves it.
 
 mod accounts;
 mod assets;
@@ -62,18 +66,19 @@ use scope::{needs, needs_and_may_wait};
 pub use settings::{Limits, Settings};
 use turns::Turns;
 
-/// How many connections to the store requests read with and write with, at the same time: others are the watchers' and workers'.
+/// How many connections to the store requests use for reading, and how many for writing. The others are left to
+/// watchers and workers.
 const READERS: u32 = 8;
 const WRITERS: u32 = 4;
-/// How many accounts are opened at the same time: each holds up the chains that its addresses are on. Two, for one may wait for a
-/// chain that somebody else holds.
+/// How many accounts are opened at the same time: each holds up the chains of its addresses. Two, because one may wait
+/// for a chain that somebody else holds.
 const OPENED_AT_ONCE: usize = 2;
 
-/// The interface over a store.
+/// The API over a store.
 #[derive(Clone, Debug)]
 pub struct Api(AppState);
 
-/// What handlers share.
+/// What all handlers share.
 #[derive(Clone, Debug)]
 struct AppState {
     db: Db,
@@ -84,9 +89,9 @@ struct AppState {
     nonces: Arc<Nonces>,
     last_used: Arc<LastUsed>,
     tail: Arc<Tail>,
-    /// At opening accounts.
+    /// For opening accounts.
     turns: Arc<Turns>,
-    /// Ends what waits.
+    /// Ends requests that wait.
     stop: CancellationToken,
 }
 
@@ -137,10 +142,11 @@ impl Api {
             .method_not_allowed_fallback(async || Problem::method_not_allowed())
             .fallback(async || Problem::nothing_here())
             .with_state(state.clone());
-        // Around the routes and not on each of them: a refused key must not learn from `Allow` which paths there are.
+        // Around the whole router, not on each route: with a refused key a client must not learn from `Allow` which
+        // paths exist.
         Router::new()
             .fallback_service(routes)
-            // How large a body may be is `auth`'s: axum's own limit, 2 MB, would cut off what is set to be taken.
+            // `auth` bounds the body. The limit of axum, 2 MB, would be below what may be configured.
             .layer(DefaultBodyLimit::disable())
             .layer(from_fn_with_state(state.clone(), auth::require_key))
             .merge(browse::routes(&state))
@@ -152,7 +158,7 @@ impl Api {
         self.0.tail.waiting()
     }
 
-    /// Writes when keys were last used, and forgets what is no longer needed.
+    /// Writes when keys were last used, and deletes what is no longer needed.
     ///
     /// # Errors
     /// When the store cannot be written; nothing is lost by it.
@@ -160,14 +166,14 @@ impl Api {
         housekeeping::tick(&self.0).await
     }
 
-    /// Does so again and again, and reports those who wait what is new, until `stop`.
+    /// Ticks again and again, and wakes requests that wait for events, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let AppState { tail, db, .. } = self.0.clone();
         tokio::join!(housekeeping::run(self.0, stop.clone()), tail.run(&db, &stop));
     }
 }
 
-/// The whole interface where nothing was set. Keys of another environment than `environment` are refused.
+/// The API with default settings. Keys of another environment than `environment` are refused.
 pub fn router(db: Db, environment: Environment) -> Router {
     Api::new(db, Settings::of(environment), Clock::system()).router()
 }

@@ -1,5 +1,5 @@
-//! The nonces of signed requests that only read: each is taken once in this process. Bounded; when it is full of nonces
-//! that could still be used, signed reads are refused rather than one of them taken twice.
+//! The nonces of signed requests that only read: each is accepted once in this process. The memory is bounded. When it
+//! is full of nonces that could still be used, signed reads are refused rather than one of them accepted twice.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,13 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use crate::key::request_signature::Nonce;
 use crate::time::Timestamp;
 
-/// About 30 MB; at 100 requests a second for each key this is what 50 keys use in 100 s.
+/// About 30 MB. At 100 requests a second for each key, 50 keys use so many in 100 s.
 const NONCES_MAX: usize = 500_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Nonces(Mutex<HashMap<[u8; 32], Timestamp>>);
 
-/// How it went.
+/// What became of a nonce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Taken {
     First,
@@ -26,7 +26,7 @@ impl Nonces {
         self.take_of(NONCES_MAX, nonce, now)
     }
 
-    /// Forgets those that nobody can use any more.
+    /// Forgets nonces that can no longer be used.
     pub(super) fn forget(&self, now: Timestamp) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, expires| *expires >= now);
     }

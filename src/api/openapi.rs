@@ -59,7 +59,7 @@ struct Document;
 
 struct Bearer;
 
-/// What every operation has in common: how it is signed, how it may be refused, and what each answer has.
+/// What all operations have in common: signatures, refusals, and the headers of answers.
 struct Everywhere;
 
 /// The interface's `Chain`: the type itself lives on the lowest floor and knows no OpenAPI.
@@ -74,7 +74,7 @@ pub(super) struct AccountPageLimit;
 /// An address that is to be watched, and the chains of one family that it is watched on.
 pub(super) struct NewAccountAddress;
 
-/// A text that something is filtered by: no stored one is empty, or has control characters.
+/// A text to filter by. No stored text is empty or has control characters.
 pub(super) struct FilterText;
 
 pub(super) fn openapi() -> OpenApi {
@@ -110,7 +110,7 @@ impl Modify for Bearer {
 
 /// A header of every answer.
 const REQUEST_ID: &str = "X-Request-Id";
-/// Operations whose body may be left out; the derive can say so only of bodies that may be `null`, too.
+/// Operations whose body may be left out. The derive can say so only of bodies that may also be `null`.
 const BODY_OPTIONAL: [&str; 1] = ["rotate_webhook_key"];
 
 impl Modify for Everywhere {
@@ -142,7 +142,7 @@ impl Modify for Everywhere {
     }
 }
 
-/// How a request is refused with this code.
+/// The response with which a request is refused by this code.
 fn refusal(code: Code) -> utoipa::openapi::Response {
     let problem = Content::new(Some(Ref::from_schema_name("Problem")));
     let response = ResponseBuilder::new().description(code.meaning()).content("application/problem+json", problem);

@@ -1,7 +1,8 @@
-//! Places among what is being answered at the same time: so many, and of these a quarter at most for one who asks.
+//! Places for requests that are answered at the same time: a bounded number, of which one client has a quarter at most.
 //!
-//! Promises: a place is held until the answer is taken, and given back when nobody has it any more; who asks is refused at once
-//! when all places are taken, or his share. A large request counts as several. Knows neither keys nor addresses: who asks is a text.
+//! Promises: a place is held until the client has read the answer, and given back when nobody holds it any more. A
+//! client is refused at once when all places are taken, or its share. A large request counts as several. It knows
+//! neither keys nor addresses: a client is a text.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -12,14 +13,14 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 
-/// How many bytes of a body one place is for, at least.
+/// At least so many bytes of a body go to one place.
 const BYTES_MIN: usize = 64 * 1024;
 
-/// So many places.
+/// A bounded number of places.
 #[derive(Debug)]
 pub(super) struct Places {
     most: usize,
-    /// For one who asks.
+    /// For one client.
     share: usize,
     held: Mutex<HashMap<String, usize>>,
 }
@@ -27,13 +28,13 @@ pub(super) struct Places {
 /// Why there is no place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NoPlace {
-    /// All are taken.
+    /// All places are taken.
     All,
-    /// Who asks has his share.
+    /// The client has its share already.
     Share,
 }
 
-/// A place, which the request's handler may leave before it has answered.
+/// A place. The request's handler may give it back before it has answered.
 #[derive(Clone, Debug)]
 pub(super) struct Place(Arc<Mutex<Option<Held>>>);
 
@@ -44,8 +45,8 @@ struct Held {
     count: usize,
 }
 
-/// An answer's body that keeps a place, and so does each part of it until it is sent: the server takes a part from here long
-/// before its client does.
+/// The body of an answer that keeps a place, and so does each of its parts until it is sent: the server takes a part
+/// from here long before the client has read it.
 struct Placed {
     body: Body,
     place: Place,
@@ -62,12 +63,13 @@ impl Places {
         Arc::new(Places { most, share: (most / 4).max(1), held: Mutex::default() })
     }
 
-    /// How many bytes of a body one place is for, where it has so many at most: the largest takes no more than a share.
+    /// How many bytes of a body one place is for, if no body is larger than `body_bytes_max`: the largest takes no more
+    /// than a share.
     pub(super) fn bytes_each(&self, body_bytes_max: usize) -> usize {
         body_bytes_max.div_ceil(self.share).max(BYTES_MIN)
     }
 
-    /// A place for one who asks.
+    /// A place for a client.
     ///
     /// # Errors
     /// See [`NoPlace`].
@@ -96,10 +98,10 @@ impl Places {
 }
 
 impl Place {
-    /// Has it count as so many places.
+    /// Has it count as `count` places.
     ///
     /// # Errors
-    /// When there are no more; it counts as before.
+    /// When there are not enough places; it counts as before.
     pub(super) fn count_as(&self, count: usize) -> Result<(), NoPlace> {
         let mut place = self.held();
         let Some(held) = place.as_mut().filter(|held| held.count < count) else { return Ok(()) };
@@ -108,7 +110,7 @@ impl Place {
         Ok(())
     }
 
-    /// Lets another request come in.
+    /// Gives the place back, so that another request may come in.
     pub(super) fn leave(&self) {
         self.held().take();
     }

@@ -1,8 +1,8 @@
 //! Refusals as RFC 9457 problems: `type`, `title`, `status`, `detail`, and our `code`, `request_id` and `errors`.
 //!
-//! Every refusal of the interface is made here, and `Code::ALL` is the table of them: the document and the tests go by
-//! it. A 500 says nothing of its cause to the client; the cause is logged, once, where the problem is made. The id of
-//! the request is put in by `edge`, which knows it.
+//! Every refusal of the API is made here, and `Code::ALL` is the table of them; the document and the tests follow it. A
+//! 500 says nothing of its cause to the client. The cause is logged once, where the problem is made. The id of the
+//! request is added by `middleware`, which knows it.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -19,14 +19,14 @@ use crate::key::Scope;
 use crate::store::StoreError;
 
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
-/// When to come back after a shed request.
+/// After how long a client may try again when the API was overloaded.
 const OVERLOADED_RETRY_SECS: u64 = 1;
-/// When to come back while the database is away.
+/// After how long a client may try again while the database is away.
 const AWAY_RETRY_SECS: u64 = 5;
-/// When to come back for balances that were not read yet.
+/// After how long a client may ask again for balances that were not read yet.
 const BALANCE_RETRY_SECS: u64 = 2;
 
-/// What a client may decide on.
+/// What a client may base decisions on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Code {
     InvalidArgument,
@@ -61,7 +61,7 @@ struct Shown<'a> {
     /// `urn:landfall:problem:` and the code.
     #[schema(value_type = String, format = "uri")]
     r#type: String,
-    /// The code in words.
+    /// The code as a phrase.
     #[schema(value_type = String)]
     title: &'static str,
     /// The HTTP status.
@@ -106,7 +106,7 @@ impl Code {
         Code::Timeout,
         Code::BalanceUnknown,
     ];
-    /// What every path may answer, whatever is done there.
+    /// The codes that every path may answer with.
     pub(super) const EVERYWHERE: [Code; 10] = [
         Code::Unauthorized,
         Code::Forbidden,
@@ -219,7 +219,7 @@ impl Problem {
         Problem { errors, ..Problem::new(Code::InvalidArgument, details.join("; ")) }
     }
 
-    /// For a key that lacks the scope of a route.
+    /// For a key without the scope of a route.
     pub(super) fn forbidden(scope: Scope) -> Self {
         Problem::new(Code::Forbidden, format!("this API key does not have the scope `{}`", scope.name()))
     }
@@ -229,13 +229,13 @@ impl Problem {
         Problem { retry_after_secs: Some(retry_after_secs), ..Problem::new(Code::RateLimited, detail) }
     }
 
-    /// For a key with which as many requests wait as may.
+    /// For a key with which `most` requests wait already.
     pub(super) fn too_many_wait(most: usize) -> Self {
         let detail = format!("{most} requests wait for events with this API key, which is as many as may at a time");
         Problem { retry_after_secs: Some(OVERLOADED_RETRY_SECS), ..Problem::new(Code::RateLimited, detail) }
     }
 
-    /// For one who has his share of the places, or who comes when all are taken.
+    /// For a client that has its share of the places, or when all are taken.
     pub(super) fn no_place(why: NoPlace, whose: &str) -> Self {
         match why {
             NoPlace::All => Problem::overloaded(),
@@ -251,7 +251,8 @@ impl Problem {
         Problem { retry_after_secs: Some(OVERLOADED_RETRY_SECS), ..Problem::new(Code::Overloaded, detail) }
     }
 
-    /// For a change that the store has not made. If others kept it from being made, the answer says that nothing was done.
+    /// For a change that the store has not made. If others kept it from being made, the answer says that nothing was
+    /// done.
     pub(super) fn unchanged(cause: StoreError) -> Self {
         if !cause.is_locked_out() {
             return Problem::internal(cause);
@@ -264,8 +265,9 @@ impl Problem {
         Problem { retry_after_secs: Some(OVERLOADED_RETRY_SECS), ..Problem::new(Code::Overloaded, detail) }
     }
 
-    /// For an account of which this is not known: chains, each with the assets where it is not known of all.
-    /// With what an operator must do first: nobody is asked to come back for what does not pass.
+    /// For an account with balances that are not known: the chains, each with the assets if only some are not known.
+    /// `remedies` is what an operator must do first. With any, `Retry-After` is left out, because waiting alone does
+    /// not help.
     pub(super) fn balance_unknown(names: &[String], remedies: &[String]) -> Self {
         let unknown = format!("what this account has on {} is not known", names.join(", "));
         if remedies.is_empty() {
@@ -278,7 +280,7 @@ impl Problem {
         Problem::new(Code::BalanceUnknown, format!("{unknown} until an operator {}", remedies.join(", and ")))
     }
 
-    /// For what the store cannot be asked while its server is down or starts.
+    /// For a request while the database is down or starts.
     fn away(cause: &StoreError) -> Self {
         let why = cause as &dyn std::error::Error;
         warn!(error = why, "a request was answered with 503, the database being out of reach: {cause}");
@@ -286,7 +288,7 @@ impl Problem {
         Problem { retry_after_secs: Some(AWAY_RETRY_SECS), ..Problem::new(Code::Overloaded, detail) }
     }
 
-    /// The same for a request that has changed something before: it is never told that nothing was done.
+    /// The same for a request that has changed something before: it must not report that nothing was done.
     pub(super) fn behind_change(self) -> Self {
         if self.kind == Code::Overloaded { Problem::failed() } else { self }
     }
@@ -328,7 +330,7 @@ impl Problem {
         Problem::new(Code::PreviousKeysValid, detail)
     }
 
-    /// Logs the cause, which the client is not reported.
+    /// Logs the cause. The client does not see it.
     pub(super) fn internal(cause: StoreError) -> Self {
         if cause.is_away() {
             return Problem::away(&cause);
@@ -341,12 +343,12 @@ impl Problem {
         Problem::failed()
     }
 
-    /// For what was logged already.
+    /// For a failure that was logged already.
     pub(super) fn failed() -> Self {
         Problem::new(Code::Internal, "the request could not be answered; try again later".to_owned())
     }
 
-    /// Makes this the body of `response`, with the id of its request; its headers stay.
+    /// Makes this the body of `response`, with the id of its request. The headers stay.
     pub(super) fn write_to(&self, response: &mut Response, request_id: &str) {
         let shown = Shown {
             r#type: format!("urn:landfall:problem:{}", self.kind.name()),
@@ -358,7 +360,7 @@ impl Problem {
             errors: &self.errors,
         };
         let body = serde_json::to_vec(&shown).expect("a problem holds strings and numbers, which always serialise");
-        // Without a length the server reports the one of the new body.
+        // Without a length of its own the server sets that of the new body.
         response.headers_mut().remove(header::CONTENT_LENGTH);
         *response.body_mut() = Body::from(body);
     }
@@ -368,7 +370,7 @@ impl Problem {
     }
 }
 
-/// In the document a problem is what is shown of it.
+/// In the document the schema of a problem is that of [`Shown`].
 impl PartialSchema for Problem {
     fn schema() -> RefOr<Schema> {
         Shown::schema()
@@ -381,7 +383,7 @@ impl ToSchema for Problem {
     }
 }
 
-/// Status and headers; the body is written where the id of the request is known.
+/// Status and headers only. The body is written where the request's id is known.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = self.kind.status().into_response();

@@ -1,17 +1,18 @@
-//! Query parameters, strictly: one that is unknown, repeated or unreadable is refused by its name, never ignored.
+//! Query parameters, strictly: a parameter that is unknown, repeated or unreadable is refused by its name, never
+//! ignored.
 //!
-//! A filter that is silently not applied shows other people's money; hence also `camelCase` names and empty values
-//! are refused. All that is wrong with a request is reported at once, up to a bound.
+//! A filter that is silently not applied shows other people's money; hence `camelCase` names and empty values are
+//! refused too. All faults of a request are reported at once, up to a bound.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use crate::api::problem::{ParameterError, Problem};
 
-/// How much of what is wrong is reported at once, of a body too.
+/// How many faults of a request are reported at once, of a body too.
 pub(super) const ERRORS_MAX: usize = 20;
 
-/// The parameters of a request and what is wrong with them so far.
+/// The parameters of a request and their faults so far.
 #[derive(Debug)]
 pub(super) struct Query {
     values: BTreeMap<&'static str, String>,
@@ -20,12 +21,12 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// Takes a request's query apart; `known` are the names that it may have.
+    /// Splits a request's query; `known` are the names that it may have.
     pub(super) fn parse(raw: Option<&str>, known: &[&'static str]) -> Self {
         Query::parse_with_lists(raw, known, &[])
     }
 
-    /// As [`Query::parse`]; those of the known ones that are `lists` may be repeated.
+    /// As [`Query::parse`]; those of the known ones that are in `lists` may be repeated.
     pub(super) fn parse_with_lists(raw: Option<&str>, known: &[&'static str], lists: &[&'static str]) -> Self {
         let mut query = Query { values: BTreeMap::new(), lists: BTreeMap::new(), errors: Vec::new() };
         for (name, value) in url::form_urlencoded::parse(raw.unwrap_or_default().as_bytes()) {
@@ -44,7 +45,7 @@ impl Query {
         query
     }
 
-    /// The value of a parameter that may be missing, as `read` reads it; `None` also when it is refused.
+    /// The value of a parameter that may be missing, as `read` reads it; `None` also if it is refused.
     pub(super) fn optional<T, E: Display>(
         &mut self,
         name: &'static str,
@@ -79,7 +80,7 @@ impl Query {
         })
     }
 
-    /// The value of a parameter that must be there; the default value stands for one that is refused.
+    /// The value of a required parameter; the default value if it is refused.
     pub(super) fn required<T: Default, E: Display>(
         &mut self,
         name: &'static str,
@@ -91,20 +92,21 @@ impl Query {
         self.optional(name, read).unwrap_or_default()
     }
 
-    /// Notes what is wrong with a parameter.
+    /// Notes a fault of a parameter.
     pub(super) fn refuse(&mut self, name: &str, detail: impl Display) {
         if self.errors.len() < ERRORS_MAX {
             self.errors.push(ParameterError { parameter: name.to_owned(), detail: detail.to_string() });
         }
     }
 
-    /// Refuses the request when anything was wrong so far.
+    /// Refuses the request if there was any fault so far.
     pub(super) fn check(&mut self) -> Result<(), Problem> {
         if self.errors.is_empty() { Ok(()) } else { Err(Problem::invalid(std::mem::take(&mut self.errors))) }
     }
 }
 
-/// Text without what no stored text has: PostgreSQL refuses a NUL, and U+FFFD is what broken UTF-8 was decoded to.
+/// A text with no character that a stored text cannot have: PostgreSQL refuses a NUL, and U+FFFD shows that broken
+/// UTF-8 was decoded.
 pub(super) fn text(value: &str) -> Result<String, &'static str> {
     if value.is_empty() {
         Err("must not be empty")
@@ -115,7 +117,7 @@ pub(super) fn text(value: &str) -> Result<String, &'static str> {
     }
 }
 
-/// An integer in its one spelling, from 1 to `max`.
+/// An integer in its canonical form, from 1 to `max`.
 pub(super) fn limit(value: &str, max: u8) -> Result<u8, String> {
     match value.parse::<u8>() {
         Ok(limit) if (1..=max).contains(&limit) && limit.to_string() == value => Ok(limit),
@@ -123,7 +125,7 @@ pub(super) fn limit(value: &str, max: u8) -> Result<u8, String> {
     }
 }
 
-/// An integer in its one spelling, from 0 to `max`.
+/// An integer in its canonical form, from 0 to `max`.
 pub(super) fn integer(value: &str, max: u64) -> Result<u64, String> {
     match value.parse::<u64>() {
         Ok(number) if number <= max && number.to_string() == value => Ok(number),

@@ -1,8 +1,8 @@
-//! Which scope a route needs: stated where the route is, for each of its methods. And how long it may take.
+//! Which scope a route needs, stated beside the route for each of its methods, and how long it may take.
 //!
-//! `needs(Scope::Read, get(list)).merge(needs(Scope::Write, post(create)))`. Promises: refusals come after 404 and 405 and
-//! before anything is read of the request; a handler is cut off when its time is over. A test compares each operation
-//! of the document with what its route refuses.
+//! `needs(Scope::Read, get(list)).merge(needs(Scope::Write, post(create)))`. Promises: a refusal comes after 404 and
+//! 405, and before anything of the request is read. A handler is cut off when its time is over. A test compares each
+//! operation of the document with what its route refuses.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::api::AppState;
 use crate::api::problem::Problem;
 use crate::key::{Scope, Scopes};
 
-/// Who sent a request, when its key and signature are good.
+/// The sender of a request whose key and signature are good.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     /// The id of its key.
@@ -37,7 +37,7 @@ pub(super) fn needs(scope: Scope, route: MethodRouter<AppState>) -> MethodRouter
     needs_and_may_wait(scope, Duration::ZERO, route)
 }
 
-/// As [`needs`], for methods that may wait so long for something before they answer.
+/// As [`needs`], for methods that may wait for something before they answer, for up to this time.
 pub(super) fn needs_and_may_wait(
     scope: Scope,
     wait: Duration,
@@ -47,7 +47,7 @@ pub(super) fn needs_and_may_wait(
 }
 
 async fn check((scope, wait): (Scope, Duration), request: Request, next: Next) -> Result<Response, Problem> {
-    // No caller: the request came past the check of its key, which must not be.
+    // Without a caller the request has bypassed the check of its key, which must not happen.
     let caller = request.extensions().get::<Caller>().ok_or_else(Problem::failed)?;
     if !caller.scopes.give(scope) {
         return Err(Problem::forbidden(scope));

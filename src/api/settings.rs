@@ -1,4 +1,4 @@
-//! What an operator sets for the API: which environment it is, under which host, and how much it takes.
+//! What an operator sets for the API: its environment, its host, and its limits.
 //!
 //! The values are checked where the configuration is read; a rate of 0 means none.
 
@@ -12,27 +12,27 @@ use crate::key::Environment;
 /// What an operator sets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Keys of another one are refused.
+    /// Keys of another environment are refused.
     pub environment: Environment,
-    /// What signed requests name as their audience.
+    /// The audience that signed requests must name.
     pub host: String,
     pub limits: Limits,
     /// The chains that are followed.
     pub networks: Vec<Network>,
     /// Chains that were followed once and are given up for good: what an account has there is not reported.
     pub retired: BTreeSet<Chain>,
-    /// As those, tokens of chains that are followed.
+    /// The same of tokens of chains that are followed.
     pub retired_tokens: BTreeSet<(Chain, Address)>,
 }
 
-/// How much is taken.
+/// How much is accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Of one address (IPv6: of one /64), before its key is looked at; twice as many at once. 0: no limit.
+    /// Of one address (IPv6: of one /64), before its key is checked; twice as many at once. 0: no limit.
     pub ip_requests_per_sec: u32,
     /// Of one key; twice as many at once. 0: no limit.
     pub key_requests_per_sec: u32,
-    /// Being answered at the same time; more are refused at once.
+    /// Requests that are answered at the same time; more are refused at once.
     pub concurrent_requests: u32,
     /// For a body to arrive, and then for the request to be answered.
     pub request_timeout: Duration,

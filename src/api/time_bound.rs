@@ -1,7 +1,7 @@
 //! The bounds of a time range, as clients write them: RFC 3339, any offset, up to 9 fractional digits.
 //!
-//! We keep microseconds. A lower bound is rounded up and an upper bound down, so that a range never shows what lies
-//! outside of it; what is after what is decided before rounding.
+//! We keep microseconds. A lower bound is rounded up and an upper bound down, so that a range never includes a time
+//! outside of it. Which bound is later is decided before rounding.
 
 use std::str::FromStr;
 
@@ -33,7 +33,7 @@ impl TimeBound {
         self.rounded(self.0.timestamp_subsec_nanos() / 1000)
     }
 
-    /// Years have four digits, so nothing overflows; in a leap second `micros` reach into the next one.
+    /// Years have four digits, so nothing overflows. In a leap second `micros` extends into the next second.
     fn rounded(self, micros: u32) -> Timestamp {
         Timestamp(self.0.timestamp() * 1_000_000 + i64::from(micros))
     }
@@ -42,7 +42,7 @@ impl TimeBound {
 impl FromStr for TimeBound {
     type Err = TimeBoundError;
 
-    /// Stricter than chrono, which also takes a blank for the T, other minus signs, and cuts longer fractions.
+    /// Stricter than chrono, which also accepts a blank for the T and other minus signs, and cuts longer fractions.
     fn from_str(text: &str) -> Result<Self, TimeBoundError> {
         let time = DateTime::parse_from_rfc3339(text).map_err(|_| TimeBoundError)?;
         let separated = matches!(text.as_bytes().get(10), Some(b'T' | b't'));

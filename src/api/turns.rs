@@ -1,7 +1,8 @@
-//! Turns at what few may do at the same time, given fairly: each key has a queue of its own, and the queues take turns.
+//! Turns for work that only a few requests may do at the same time, shared fairly: each key has a queue of its own, and
+//! the queues take turns.
 //!
-//! Promises: who comes once waits for at most one of each other key, however many of one key wait; who gives up waiting gives its
-//! place up, and a turn that was given to who is gone goes to the next.
+//! Promises: a single request waits for at most one of each other key, however many of one key wait. A request that
+//! gives up leaves its queue. A turn that was given to a request that is gone passes to the next.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,21 +16,21 @@ pub(super) struct Turns(Arc<Mutex<Queues>>);
 #[derive(Debug)]
 struct Queues {
     free: usize,
-    /// By key, the one whose turn is next first; none is empty.
+    /// By key, the one whose turn is next first. No queue is empty.
     waiting: VecDeque<(String, VecDeque<oneshot::Sender<Turn>>)>,
 }
 
-/// A turn; over when it is dropped.
+/// A turn; it ends when it is dropped.
 #[derive(Debug)]
 pub(super) struct Turn(Arc<Mutex<Queues>>);
 
 impl Turns {
-    /// So many at the same time; at least 1.
+    /// At most `most` turns at the same time; at least 1.
     pub(super) fn of(most: usize) -> Self {
         Turns(Arc::new(Mutex::new(Queues { free: most, waiting: VecDeque::new() })))
     }
 
-    /// A turn for this key, when it comes.
+    /// Waits for a turn for this key.
     pub(super) async fn take(&self, key: &str) -> Turn {
         let queued = {
             let mut queues = lock(&self.0);
@@ -57,7 +58,7 @@ impl Queues {
         receiver
     }
 
-    /// Who waits longest of the key whose turn it is.
+    /// The request of the next key that has waited longest.
     fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
         let (key, mut queue) = self.waiting.pop_front()?;
         let next = queue.pop_front();
@@ -79,7 +80,7 @@ impl Drop for Turn {
             if next.is_closed() {
                 continue;
             }
-            // Sent outside of the lock: what cannot be sent is dropped, and gives the turn on.
+            // Sent outside of the lock. A turn that cannot be sent is dropped, which passes it on.
             let turn = Turn(Arc::clone(&self.0));
             drop(queues);
             drop(next.send(turn));
@@ -89,7 +90,7 @@ impl Drop for Turn {
 }
 
 fn lock(queues: &Mutex<Queues>) -> MutexGuard<'_, Queues> {
-    // Each change is made at once.
+    // No panic leaves a change half done.
     queues.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -127,7 +128,7 @@ mod tests {
         let (mut gone, mut next) = (Box::pin(turns.take("a")), Box::pin(turns.take("b")));
         assert!(futures_util::poll!(&mut gone).is_pending() && futures_util::poll!(&mut next).is_pending());
         drop(first);
-        // It was given the turn, and never looked.
+        // It was given the turn, and never polled again.
         drop(gone);
         drop(next.await);
         assert_eq!(lock(&turns.0).free, 1);

@@ -1,4 +1,5 @@
-//! What is sent to receivers, for the document's section `webhooks`: the envelope, the headers, and which answers count.
+//! What is sent to receivers, for the document's section `webhooks`: the envelope, the headers, and which answers
+//! count.
 //!
 //! Nothing is sent from here; `delivery` does that, and `webhook` signs it.
 
@@ -31,10 +32,10 @@ pub(super) struct IdentityEnvelope {
 #[serde(deny_unknown_fields)]
 struct IdentityStatusUpdate {
     identity: IdentityReported,
-    /// Whose status follows from it, oldest first. There is a further event for each 500 more.
+    /// The accounts whose status follows from it, oldest first. There is a further event for each 500 more.
     #[schema(max_items = 500)]
     affected_account_ids: Vec<String>,
-    /// Why, in the words of who decided it.
+    /// Why, as the person who decided it wrote it.
     #[schema(required = true)]
     status_reason: Option<String>,
     #[schema(schema_with = openapi::identity_status)]
@@ -122,7 +123,7 @@ impl Modify for Pushed {
                 ))
                 .response("2XX", ResponseBuilder::new().description("It arrived."))
                 .response("default", ResponseBuilder::new().description("It did not, and is sent again."))
-                // Signed by us, with no key of the API.
+                // Signed by us. No API key is involved.
                 .securities(Some([]));
             let extension = serde_json::json!(true);
             let mut operation = operation.build();

@@ -1,7 +1,8 @@
 //! `/v2/webhooks`: receivers of events as their owner registers them.
 //!
-//! A signing key is in the answer that made it and in none after. Nothing here lets a webhook reach a network inside, and
-//! no answer reports what a name stands for: both are for operators. What is registered is `registry`'s to decide.
+//! A signing key is in the answer to the request that made it, and in no later one. Nothing here lets a webhook reach
+//! an internal network, and no answer reports which addresses a name has: both are for operators. The rules of
+//! registration are those of `registry`.
 
 use std::time::Duration;
 
@@ -37,24 +38,25 @@ pub(super) struct WebhookResource {
     label: String,
     #[schema(format = DateTime)]
     created_at: String,
-    /// `ACTIVE` gets events. `FAILING` has failed again and again: one event is attempted now and then, and all are sent as soon as
-    /// one arrives. `PAUSED`, and `GONE` (it answered 410), wait for an operator. Events are kept in each.
+    /// `ACTIVE` gets events. `FAILING` has failed again and again: one event is attempted now and then, and all are
+    /// sent as soon as one arrives. `PAUSED`, and `GONE` (it answered 410), wait for an operator. Events are kept in
+    /// each state.
     #[schema(value_type = String)]
     status: &'static str,
     /// Names the signing key in use; it is no secret.
     signing_key_id: String,
     #[schema(format = DateTime)]
     signing_key_created_at: String,
-    /// Until when the signing key before this one signs too: the latest time that was reported for a key which still signed when it came.
-    /// Omitted when there is none.
+    /// Until when the signing key before this one signs too: the latest time that was reported for a key that still
+    /// signed then. Omitted when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime, nullable = false)]
     previous_key_expires_at: Option<String>,
-    /// The secret that signs as Standard Webhooks' `v1`. Only in the answer that made it, this once.
+    /// The secret that signs as `v1` of Standard Webhooks. It is in this answer only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, pattern = "^whsec_", extensions(("x-landfall-extension" = json!(true))))]
     signing_key: Option<String>,
-    /// The public key to Standard Webhooks' `v1a` signatures. Omitted when they were not asked for.
+    /// The public key for `v1a` signatures of Standard Webhooks. Omitted when they were not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, pattern = "^whpk_", extensions(("x-landfall-extension" = json!(true))))]
     verification_key: Option<String>,
@@ -75,7 +77,7 @@ pub(super) struct NewWebhookForm {
     /// https, on port 443 or one from 1024 on, and reachable from the internet.
     #[schema(format = "uri", max_length = 2048)]
     url: String,
-    /// What it is called.
+    /// Its name, for people.
     #[serde(default)]
     #[schema(max_length = 256, pattern = r"^[^\u0000-\u001F\u007F-\u009F\u2028-\u202E\u2066-\u2069\uFFFD]*$")]
     label: String,
@@ -94,7 +96,7 @@ pub(super) struct KeyRotation {
     previous_key_valid_secs: u64,
 }
 
-/// Nothing.
+/// No fields.
 #[derive(Default, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Empty {}
@@ -155,7 +157,7 @@ pub(super) async fn create(
     let webhook = NewWebhook { url: &url, label: &label, allowed_networks: &inside, ed25519 };
     let (actor, now) = (caller.actor(), state.clock.now());
     let by = Author { actor: &actor, reason: "", now };
-    // Whoever may register must not learn what a name stands for inside: it is looked up when something is sent.
+    // A client must not learn which addresses an internal name has, so the name is resolved only when an event is sent.
     let added = registry::add_webhook(&state.db, None, &webhook, &random::bytes(), &by).await;
     Ok((StatusCode::CREATED, Json(WebhookResource::with_key(&added.map_err(refused)?, now))))
 }
@@ -213,10 +215,11 @@ pub(super) async fn delete(
 
 /// Rotate a webhook's signing key
 ///
-/// Until `previous_key_expires_at` both keys sign, and so do keys before that still sign: a request whose answer was lost may be sent
-/// again, and the key that the receiver knows goes on signing. No key stops before the time that was reported for it: while the keys of three
-/// rotations sign beside the one in use, a further rotation is refused. With `previous_key_valid_secs` of 0, which never is, the new
-/// key alone signs, at once; what was taken up to be sent before may still arrive with the old one's signature, for half a minute.
+/// Until `previous_key_expires_at` both keys sign, and so do earlier keys that still sign. So a request whose answer
+/// was lost may be sent again, and the key that the receiver knows goes on signing. No key stops before the time that
+/// was reported for it: while the keys of three rotations sign beside the one in use, a further rotation is refused. A
+/// rotation with `previous_key_valid_secs` of 0 is never refused: the new key alone signs, at once. Events that were
+/// claimed before it may still arrive with the old signature for half a minute.
 #[utoipa::path(
     post, path = "/v2/webhooks/{webhook_id}/rotate-key", operation_id = "rotate_webhook_key", tag = "Webhooks",
     security(("bearer" = ["webhooks"])),
@@ -307,14 +310,14 @@ impl WebhookResource {
         }
     }
 
-    /// With the key, for the answer that made it.
+    /// With the key, for the answer that shows it once.
     fn with_key(webhook: &Webhook, now: Timestamp) -> Self {
         let signing_key = Some(symmetric_key(&webhook.signing_key).to_owned());
         WebhookResource { signing_key, ..WebhookResource::of(webhook, now) }
     }
 }
 
-/// A path's webhook is looked for before the request is judged: 404 comes before 400.
+/// The id of a path's webhook, if it exists. Checked before the body is: 404 comes before 400.
 async fn existing(state: &AppState, id: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
     let Path(id) = id.map_err(|_| unknown())?;
     // PostgreSQL refuses a NUL, and no id has one.

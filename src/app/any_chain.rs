@@ -1,7 +1,7 @@
 //! The chains that are built in, as one: every call goes to the source of the chain's own family.
 //!
-//! Promises: forwards, and decides nothing of what a chain says. Nothing else in `app` reports families apart: a further one
-//! is a further arm of each match here, and the compiler asks for it.
+//! Promises: forwards, and decides nothing about what a chain reports. Nothing else in `app` but `cluster`
+//! distinguishes families. A new family is a new arm of each match here, and the compiler asks for it.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -20,11 +20,12 @@ use tokio::sync::Notify;
 
 use crate::random;
 
-/// How often a block is looked for within its usual time, and the bounds of it.
+/// How often the tip is polled within a block's usual time, and the bounds of the pause.
 const POLLS_PER_BLOCK: u64 = 4;
 const POLL_MS_MIN: u64 = 250;
 const POLL_MS_MAX: u64 = 1_000;
-/// Of how many addresses on an EVM chain the balances are read in a second: each costs one light call for each listed asset.
+/// For how many addresses on an EVM chain the balances are read in a second. Each costs one light call for each listed
+/// asset.
 const BALANCES_PER_SEC: u32 = 20;
 
 /// A chain that can be read, of whatever family.
@@ -34,7 +35,7 @@ pub enum AnyChain {
     Solana(Box<SolanaSource>),
 }
 
-/// What is done with the source of whatever family.
+/// The call on the source of whichever family.
 macro_rules! each {
     ($chain:expr, $source:ident => $call:expr) => {
         match $chain {
@@ -52,7 +53,7 @@ pub(super) fn built_in(chain: Chain) -> Option<Network> {
     }
 }
 
-/// How often the tip of `network` is looked for where nobody says.
+/// How often the tip of `network` is polled if the configuration does not set it.
 pub(super) fn usual_poll(network: &Network) -> Duration {
     match network.chain.family() {
         Family::Evm => Duration::from_millis((network.block_time_ms / POLLS_PER_BLOCK).clamp(POLL_MS_MIN, POLL_MS_MAX)),
@@ -60,8 +61,8 @@ pub(super) fn usual_poll(network: &Network) -> Duration {
     }
 }
 
-/// All that a chain can prove. Where no root covers a block, asking a second endpoint for each would double the cost: what
-/// credits is read again in full.
+/// The strongest proof that a chain has. Where no root covers a block, a second endpoint for each block would double
+/// the cost, so only blocks that may credit are read in full.
 pub(super) fn usual_proof(family: Family) -> ReadProof {
     match family {
         Family::Evm => ReadProof::Full,
@@ -98,8 +99,8 @@ impl AnyChain {
         each!(self, source => source.listen().boxed())
     }
 
-    /// Of how many addresses the balances of `network` are read at once, and how long after one reading the next one is due,
-    /// where nobody says.
+    /// For how many addresses the balances of `network` are read at once, and how long after one reading the next is
+    /// due, if the configuration does not set it.
     pub(super) fn usual_balances(&self, network: &Network) -> (u32, Duration) {
         match self {
             AnyChain::Evm(_) => (BALANCES_PER_SEC, Duration::ZERO),

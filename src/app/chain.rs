@@ -36,7 +36,7 @@ impl<'c> Followed<'c> {
         check(&self.source, self.network.chain).await
     }
 
-    /// Starts all that follows the chain; `owner` names this process among those at the same store.
+    /// Starts all workers that follow the chain; `owner` names this process among the processes on the same store.
     pub(super) async fn start(self, db: &Db, owner: &str, workers: &mut Workers) -> Result<(), StartError> {
         let Followed { source, network, config } = self;
         let chain = network.chain;
@@ -70,8 +70,8 @@ impl<'c> Followed<'c> {
     }
 }
 
-/// Of how many addresses the balances are read at once, and how long after one reading the next one is due: each second as many as
-/// the configuration says, or as is usual.
+/// For how many addresses the balances are read at once, and how long after one reading the next is due. With
+/// `balances_per_sec` that many each second, else as is usual.
 fn pace_of_balances(source: &AnyChain, network: &Network, config: &ChainConfig) -> (u32, Duration) {
     let said = config.balances_per_sec.map(|most| (most, Duration::ZERO));
     said.unwrap_or_else(|| source.usual_balances(network))
@@ -90,7 +90,7 @@ pub fn source(chain: Chain, config: &ChainConfig) -> Result<(AnyChain, Network),
     Ok((source, network))
 }
 
-/// A watcher of one chain that nobody drives yet, for commands that read past blocks.
+/// A watcher of one chain that is not running, for commands that read past blocks.
 ///
 /// # Errors
 /// When the chain is not configured or cannot be read at all.
@@ -105,8 +105,8 @@ pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<Ar
     Ok(Watcher::new(source, endpoints, db, network, settings))
 }
 
-/// A node of another chain ends the start; one that does not answer is the watcher's to wait for, and a chain that only a
-/// newer version can read is its to halt: the others go on.
+/// If a node serves another chain, the start ends. If a node does not answer, the watcher waits for it. A chain that
+/// only a newer version can read is halted by its watcher. In both cases the other chains go on.
 async fn check(source: &AnyChain, chain: Chain) -> Result<(), StartError> {
     match source.check().await {
         Ok(()) => Ok(()),

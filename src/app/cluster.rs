@@ -1,4 +1,4 @@
-//! What is Solana's alone in the configuration of a chain. Chains of another family have no such keys, which `config` sees to.
+//! The keys that only Solana has in the configuration of a chain. `config` refuses them for chains of another family.
 
 use landfall_chain::{Address, Asset, AssetId, Chain, Network};
 use landfall_solana::{Options, TokenProgram, WRAPPED_SOL, Wrapped};
@@ -14,7 +14,7 @@ pub fn note_on(chain: Chain, asset: &AssetId) -> Option<String> {
     })
 }
 
-/// What the configuration says of a cluster of Solana; nothing for chains of another family.
+/// The options of a Solana cluster from the configuration; the default for chains of another family.
 pub(super) fn options(network: &Network, config: &ChainConfig) -> Result<Options, StartError> {
     let chain = network.chain;
     let wrong = |key: &str, what: String| StartError::Key { chain, key: key.to_owned(), what };

@@ -1,7 +1,7 @@
 //! One network as it is configured: the built-in facts with what an operator adds, and how its watcher goes about it.
 //!
-//! Promises: adds to what is built in and never changes it; what contradicts it is refused, by the key and with what to
-//! write instead.
+//! Promises: adds to what is built in and never changes it. A key that contradicts it is refused, with what to write
+//! instead.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
             .map_err(|error| StartError::AssetAddress { chain, error })?;
         let AssetConfig { symbol, decimals, from, .. } = asset.clone();
         let asset = Asset { id: AssetId::Token(contract), symbol, decimals, from_block: from };
-        // What was added by hand may be built in since.
+        // An asset that was added by hand may be built in by now.
         if network.assets.contains(&asset) {
             continue;
         }
@@ -58,7 +58,7 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
     Ok(network)
 }
 
-/// The tiers of the configuration. One that waits for no less than everything does would never count.
+/// The tiers of the configuration. A tier that waits for no less than every deposit does would never count.
 fn tiers(network: &Network, config: &ChainConfig) -> Result<Vec<Tier>, StartError> {
     let of_key = |(index, tier): (usize, &TierConfig)| {
         let wrong = |key: &str, what: String| StartError::Key {

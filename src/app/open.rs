@@ -29,7 +29,7 @@ pub(super) async fn open(config: &Config, migrate: Migrate) -> Result<Db, OpenEr
     patiently(async || open_once(&config.store, migrate).await).await
 }
 
-/// Does it again for as long as what fails may pass by waiting: a server that is down, a lock that somebody else holds.
+/// Repeats `work` while it fails for a reason that may pass: a server that is down, a lock that somebody else holds.
 ///
 /// # Errors
 /// Those that do not pass by waiting.

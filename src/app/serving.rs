@@ -1,11 +1,14 @@
 //! Serves a router on a listener.
 //!
-//! Promises: a client that is slow or silent holds nothing for long: a connection on which no whole head of a request arrives in time is
-//! closed, the first time and between two requests, and one that takes nothing of its answer for as long is reset. What is kept for
-//! one, here and by the system, is bounded whatever it sends and does not take. So many connections and
-//! no more are open, so many of one address, and what else this process does keeps its file descriptors. Where as many are open as may
-//! be, the connection that has been idle longest is closed for a new one: of all, or of the address that has its share. No connection
-//! is closed while a request on it is under way. Answers are sent at once. At the stop each request under way is answered.
+//! Promises:
+//! - A slow client holds nothing for long. A connection is closed if no whole head of a request arrives in time, at
+//!   first or between two requests. It is reset if its client reads nothing of an answer for as long.
+//! - The memory for one client, here and in the system, is bounded, whatever the client sends and does not read.
+//! - Connections are bounded, in all and for each address, so the rest of the process keeps its file descriptors.
+//! - At a bound, the connection that has been idle longest is closed for a new one: of all, or of the address at its
+//!   share.
+//! - No connection is closed while a request on it is under way. Answers are sent at once. A stop answers each request
+//!   that is under way.
 
 mod connection;
 
@@ -36,32 +39,34 @@ use tracing::{debug, error, warn};
 use crate::api::counted_as;
 use connection::{Connection, Stream};
 
-/// Longer than the 60 s for which balancers keep a connection that nobody uses: whoever closes it first must not be us.
+/// Longer than the 60 s for which balancers keep an unused connection: the balancer must close it first, not us.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(75);
-/// What fails to be accepted for want of something is tried again after this time.
+/// How long to wait after no connection could be accepted, for example because file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// What may arrive of a head above what is taken, so that it is still refused in the words of who answers.
+/// By how much a head may exceed the limit and still be read, so that the API refuses it with a problem of its own.
 const HEAD_BYTES_ABOVE: usize = 4 * 1024;
 /// The least that the server reads at once.
 const READ_BYTES_MIN: usize = 8 * 1024;
 /// What the system keeps of an answer that its client does not take. Linux counts twice as much.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
-/// Nothing that is served is anything else than it says, whatever it looks like to a browser.
+/// Browsers must not guess another type than an answer declares.
 const NO_GUESS: HeaderValue = HeaderValue::from_static("nosniff");
-/// How often the same is said at most.
+/// How often the same warning is logged at most.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
-/// How much is taken.
+/// The limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Serving {
-    /// Open at the same time; at least 1.
+    /// How many connections may be open at the same time; at least 1.
     pub connections_max: usize,
-    /// Of these, from one address (IPv6: from one /64); at least 1.
+    /// How many of these may be from one address (IPv6: from one /64); at least 1.
     pub address_connections_max: usize,
-    /// For the head of a request to arrive, from the connection or the answer before on; and for a part of an answer to be taken.
+    /// How long the head of a request may take, counted from the connection or the answer before. Also how long a
+    /// client may read nothing of an answer.
     pub head_time_max: Duration,
-    /// Of the head of a request; a little more is read, and what is longer yet is refused by the server alone.
+    /// The largest head of a request. A slightly longer head is still read and refused by the API; a longer one is
+    /// refused by the server.
     pub head_bytes_max: usize,
 }
 
@@ -70,14 +75,14 @@ struct Open {
     serving: Serving,
     tasks: JoinSet<()>,
     connections: HashMap<task::Id, Arc<Connection>>,
-    /// Told when a connection has become idle.
+    /// Notified when a connection has become idle.
     idle: Arc<Notify>,
     said_full: Option<Instant>,
     said_share: Option<Instant>,
 }
 
 impl Serving {
-    /// With a quarter for each address, and the usual time and size.
+    /// With a quarter for each address, and the default time and size.
     pub fn of(connections_max: usize) -> Self {
         Serving {
             connections_max,
@@ -87,7 +92,7 @@ impl Serving {
         }
     }
 
-    /// Serves until `stop`, and what is under way then to its end.
+    /// Serves until `stop`, then finishes the requests that are under way.
     pub async fn serve(self, listener: TcpListener, router: Router, stop: &CancellationToken) {
         let mut open = Open::new(self);
         let idle = Arc::clone(&open.idle);
@@ -115,7 +120,8 @@ impl Serving {
     }
 
     async fn connection(self, stream: TcpStream, router: Router, connection: Arc<Connection>, stop: CancellationToken) {
-        // An answer in two parts would wait for the client's word that it has the first. Who is gone will be found to be.
+        // Otherwise the second part of an answer would wait until the client confirms the first. An error here means
+        // that the client is gone, which is noticed later.
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES);
         let app = TowerToHyperService::new(router);
@@ -173,8 +179,8 @@ impl Open {
         true
     }
 
-    /// Serves a client, or leaves it where its address has its share and asks on all of it. Given back, it waits: all connections
-    /// are asked on.
+    /// Serves a client. Drops it if its address has its share and none of these connections is idle. Gives it back, to
+    /// wait, if no connection at all is idle.
     async fn take_in(
         &mut self,
         client: TcpStream,
@@ -215,7 +221,7 @@ impl Open {
             let idle = self.connections.iter().filter(|(_, connection)| among(connection));
             let idle = idle.filter_map(|(id, connection)| Some((connection.idle_since()?, id, connection)));
             let Some((_, id, longest)) = idle.min_by_key(|(since, ..)| *since) else { return false };
-            // Else a request has come in on it meanwhile.
+            // If not, a request has come in on it meanwhile.
             if longest.close() {
                 break *id;
             }
@@ -225,8 +231,9 @@ impl Open {
     }
 }
 
-/// Whether a request is refused before it is answered: who stands in between could take it for another, or its body for shorter.
-/// Whom it is for is named once, by HTTP/1.0 at most once (RFC 9112, 3.2); of transfer codings chunked alone is known (6.1).
+/// Whether a request is refused before it is answered: an intermediary could read another target in it, or a shorter
+/// body. `Host` must occur once, with HTTP/1.0 at most once (RFC 9112, 3.2). The only known transfer coding is chunked
+/// (6.1).
 fn refused(request: &Request<Incoming>) -> Option<StatusCode> {
     let (hosts, codings) =
         (request.headers().get_all(header::HOST), request.headers().get_all(header::TRANSFER_ENCODING));
@@ -243,7 +250,7 @@ fn refused(request: &Request<Incoming>) -> Option<StatusCode> {
     (!is_known).then_some(StatusCode::NOT_IMPLEMENTED)
 }
 
-/// Whether something is to be said that was not said lately.
+/// Whether a warning is due that was not logged lately.
 fn is_due(last: &mut Option<Instant>) -> bool {
     let is_due = last.is_none_or(|last| last.elapsed() >= SAID_EVERY);
     if is_due {
@@ -252,7 +259,7 @@ fn is_due(last: &mut Option<Instant>) -> bool {
     is_due
 }
 
-/// Whether it concerns one client alone.
+/// Whether the error concerns one client alone.
 fn is_of_one(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset)
 }

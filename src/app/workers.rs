@@ -1,7 +1,7 @@
-//! What runs: each worker by its name, and the pulses of those that turn.
+//! The workers that run, each by its name, and the pulses of their loops.
 //!
-//! Promises: one that ends unasked ends all; a stop waits for what workers are at, and cuts off what takes too long,
-//! which the next start takes up again.
+//! Promises: if a worker ends unasked, all end. A stop waits until workers have finished their step, and cuts off what
+//! takes too long; the next start does that work again.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tracing::{error, warn};
 use crate::app::Serving;
 use crate::time::{Clock, Pulse};
 
-/// How long workers get to finish what they are at.
+/// How long workers get to finish their step.
 const STOP_TIME_MAX: Duration = Duration::from_secs(8);
 
 #[derive(Debug)]
@@ -35,17 +35,17 @@ impl Workers {
         Workers { running: JoinSet::new(), pulses: Vec::new(), clock, stop: CancellationToken::new() }
     }
 
-    /// Told when all are to end.
+    /// Cancelled when all workers are to end.
     pub(super) fn stop(&self) -> CancellationToken {
         self.stop.clone()
     }
 
-    /// The pulses of the workers that turn.
+    /// The pulses of the workers with loops.
     pub(super) fn pulses(&self) -> Vec<Pulse> {
         self.pulses.clone()
     }
 
-    /// Runs `work`, which ends when it is told to.
+    /// Runs `work`, which ends when [`Workers::stop`] is cancelled.
     pub(super) fn spawn(&mut self, name: &str, work: impl Future<Output = ()> + Send + 'static) {
         let name = name.to_owned();
         self.running.spawn(async move {
@@ -54,7 +54,7 @@ impl Workers {
         });
     }
 
-    /// Runs a loop that beats the pulse it is handed, in each of its turns.
+    /// Runs a loop that beats the pulse that it is given in each turn.
     pub(super) fn spawn_turning<W>(
         &mut self,
         name: impl ToString,
@@ -67,7 +67,7 @@ impl Workers {
         self.pulses.push(pulse);
     }
 
-    /// Answers what comes to `listener`; ends when what it is at is answered.
+    /// Serves `router` at `listener`; at the stop it finishes the requests that are under way.
     pub(super) fn serve(&mut self, name: &str, how: Serving, listener: TcpListener, router: Router) {
         let stop = self.stop();
         self.spawn(name, async move { how.serve(listener, router, &stop).await });

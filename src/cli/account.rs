@@ -103,7 +103,7 @@ async fn import(config: &Path, file: &Path, create_identities: bool) -> anyhow::
     Ok(())
 }
 
-/// Makes those that are named and not there. One that is there stays as it is.
+/// Makes the identities that are named and missing. An existing one stays as it is.
 async fn make_identities(db: &Db, accounts: &[NewAccount]) -> anyhow::Result<()> {
     let new = NewIdentity { kind: IdentityType::Individual, label: String::new(), fiat_operations_enabled: false };
     let named: BTreeSet<&String> = accounts.iter().filter_map(|account| account.identity_id.as_ref()).collect();
@@ -116,7 +116,7 @@ async fn make_identities(db: &Db, accounts: &[NewAccount]) -> anyhow::Result<()>
     Ok(())
 }
 
-/// What a person can do about it.
+/// What a person can do about the error.
 fn remedy(error: &AddAccountError) -> String {
     let AddAccountError::NoIdentity(id) = error else { return String::new() };
     format!(
@@ -124,7 +124,7 @@ fn remedy(error: &AddAccountError) -> String {
     )
 }
 
-/// What became of a file that was not imported to its end.
+/// How much of a file was imported before it stopped.
 fn so_far(added: usize) -> String {
     if added == 0 {
         return "nothing was imported".to_owned();
@@ -132,7 +132,7 @@ fn so_far(added: usize) -> String {
     format!("{added} rows were imported, and stay so; import the file again for the others")
 }
 
-/// Names the chains that accounts were added on and that nobody follows with this configuration.
+/// Names the chains that accounts were added on and that this configuration does not follow.
 fn report_unconfigured(config: &Config, accounts: &[NewAccount]) {
     let chains: BTreeSet<Chain> =
         accounts.iter().flat_map(|account| &account.addresses).map(|(chain, _)| *chain).collect();

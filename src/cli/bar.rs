@@ -1,5 +1,5 @@
-//! How a long read shows how far it is: a bar with rate and rest on a terminal, which stays as it last was; elsewhere a line
-//! every few seconds, and no bar.
+//! How a long read shows its progress: on a terminal a bar with rate and time left, which stays in its last state;
+//! elsewhere a line every few seconds, and no bar.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -17,7 +17,7 @@ const BAR: &str = "{wide_bar} {pos}/{len} {prefix}, {rate} {numbers}/s, {eta} le
 /// What a bar shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shown {
-    /// Of what, as the bar names it.
+    /// What is counted, as the bar names it.
     pub(super) what: &'static str,
     /// Blocks or slots.
     pub(super) numbers: &'static str,
@@ -26,7 +26,7 @@ pub(super) struct Shown {
     pub(super) until: u64,
 }
 
-/// Where progress is shown: a bar on a terminal, else lines in the log. The bar stays as it last was.
+/// Where progress is shown: a bar on a terminal, else lines in the log. The bar stays in its last state.
 pub(super) struct Screen {
     bar: ProgressBar,
     from: u64,
@@ -45,7 +45,7 @@ impl Screen {
         screen
     }
 
-    /// A bar for this lane. What an earlier run has read reports nothing of this one's speed.
+    /// A bar for this lane. The blocks of an earlier run say nothing about the speed of this one.
     fn begin(&self, shown: Shown) {
         self.bar.set_length((shown.until + 1).saturating_sub(self.from));
         self.bar.set_position(shown.next.saturating_sub(self.from));
@@ -72,7 +72,7 @@ impl Screen {
         }
     }
 
-    /// How far a search of single addresses has come, of which the numbers report nothing yet.
+    /// The progress of a search of single addresses. Until it ends, the block numbers show none of it.
     pub(super) fn search(&mut self, searched: &Searched, clock: &Clock) {
         self.bar.set_message(format!(", {}", search_line(searched)));
         if let Some(line) = self.pace.search(searched, clock.now())
@@ -82,14 +82,14 @@ impl Screen {
         }
     }
 
-    /// Results, for stdout.
+    /// Prints results on stdout.
     pub(super) fn print(&self, lines: Vec<String>) {
         if !lines.is_empty() {
             self.bar.suspend(|| lines.iter().for_each(|line| say!("{line}")));
         }
     }
 
-    /// What whoever waits must know, whatever is logged.
+    /// Shows a line that a waiting person must see, whatever the log's level.
     pub(super) fn report(&self, text: &str) {
         if self.bar.is_hidden() { complain!("{text}") } else { self.bar.println(printable(text)) }
     }
@@ -112,23 +112,23 @@ impl Drop for Screen {
     }
 }
 
-/// How a bar looks that counts `numbers`: blocks or slots.
+/// The style of a bar that counts `numbers`: blocks or slots.
 pub(super) fn style(numbers: &'static str) -> ProgressStyle {
     let named = move |_: &ProgressState, text: &mut dyn Write| _ = text.write_str(numbers);
     let style = ProgressStyle::with_template(BAR).unwrap_or_else(|_| ProgressStyle::default_bar());
     style.with_key("rate", rate).with_key("numbers", named).with_key("eta", eta)
 }
 
-/// How long the rest takes, once that can be reported.
+/// The estimated time left, once there is a rate.
 fn eta(state: &ProgressState, text: &mut dyn Write) {
     let known = state.per_sec() > 0.0;
     let _ = if known { write!(text, "{:#}", HumanDuration(state.eta())) } else { text.write_str("?") };
 }
 
-/// Blocks in a second: with a digit behind the point where it is slow.
+/// Blocks in a second: with one decimal where it is slow.
 fn rate(state: &ProgressState, text: &mut dyn Write) {
     let rate = state.per_sec();
     let digits = usize::from(rate < 10.0);
-    // A text takes whatever is written.
+    // Writing to a text does not fail.
     let _ = write!(text, "{rate:.digits$}");
 }

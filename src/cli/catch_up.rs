@@ -1,6 +1,7 @@
-//! How `landfall run` shows how far the chains are that catch up: a bar for each on a terminal, below the log; elsewhere nothing.
+//! How `landfall run` shows the progress of chains that catch up: a bar for each on a terminal, below the log;
+//! elsewhere nothing.
 //!
-//! Reads what `status` shows. Of a store that cannot be read it says nothing: those who write to it do.
+//! Reads what `status` shows. If the store cannot be read it says nothing: the workers that write to it report that.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -16,10 +17,10 @@ use crate::store::{Db, StoreError};
 
 /// How often bars are drawn.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
-/// A chain that is no more blocks behind gets no bar: so much is read at once.
+/// A chain that is at most so many blocks behind gets no bar: so many are read at once.
 const NEAR_BLOCKS_MAX: u64 = 20;
 
-/// A chain's bar, and the cursor that it began at.
+/// The bar of each chain, and the cursor at which it began.
 type Bars = BTreeMap<Chain, (ProgressBar, u64)>;
 
 /// Draws on `screen` until it is dropped, and its bars with it.

@@ -25,7 +25,7 @@ pub(super) enum Chain {
         #[command(flatten)]
         why: Why,
     },
-    /// Put a word in place of a chain's rules, for some time.
+    /// Override a chain's rules for some time.
     Override {
         chain: ChainName,
         #[command(subcommand)]
@@ -43,7 +43,7 @@ pub(super) enum Chain {
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Override {
-    /// Follow the reorg below what was final that the open incident tells of, once; CONFIRMED deposits stay so.
+    /// Follow, once, the reorg below what was final that the open incident names; CONFIRMED deposits stay so.
     AcceptReorg {
         #[command(flatten)]
         why: Why,
@@ -105,7 +105,7 @@ impl Chain {
 }
 
 impl Chain {
-    /// The chain that is decided about.
+    /// The chain that the command is about.
     fn name(&self) -> Option<ChainName> {
         match self {
             Chain::Halt { chain, .. } | Chain::Resume { chain, .. } | Chain::Override { chain, .. } => Some(*chain),

@@ -34,8 +34,8 @@ pub(super) enum Deposit {
         #[arg(long)]
         json: bool,
     },
-    /// Show what arrived for accounts and is no deposit, with its reason, newest first: nothing credits it but a person. Behind
-    /// it what balances hold and nothing on record explains.
+    /// Show what arrived for accounts and is no deposit, with its reason, newest first: nothing credits it but a
+    /// person. Behind it what balances hold and nothing on record explains.
     Unattributed {
         /// Of this chain only, for example SOLANA_MAINNET.
         #[arg(long)]
@@ -47,7 +47,7 @@ pub(super) enum Deposit {
         #[arg(long)]
         json: bool,
     },
-    /// Say of each leg of a transaction why it is a credit or none: exit 0 found, 1 unknown, 2 cannot tell.
+    /// Say of each leg of a transaction why it is a credit or none: exit 0 found, 1 unknown, 2 could not be read.
     Explain {
         /// For example BASE_MAINNET; it must be configured.
         chain: Chain,
@@ -57,7 +57,8 @@ pub(super) enum Deposit {
         #[arg(long)]
         json: bool,
     },
-    /// Decide about a doubtful deposit, which neither balances nor two engines decide; it is settled when its block is final.
+    /// Decide about a doubtful deposit, which neither balances nor two engines decide; it is settled when its block is
+    /// final.
     Decide {
         /// The deposit's id.
         id: DepositId,

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Reads a number with its unit.
 ///
 /// # Errors
-/// In words for the person who typed it.
+/// A message for the person who typed it.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(['s', 'm', 'h']);
     let unit = match &text[digits.len()..] {

@@ -1,4 +1,4 @@
-//! `landfall event list|show|replay`: what clients were reported, where it stands, and reporting it again.
+//! `landfall event list|show|replay`: the events of clients, how far their deliveries are, and sending them again.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -21,9 +21,9 @@ use crate::store::replay::{self, After, DeliveryRow, EventFilter, EventRow};
 use crate::store::{Db, identities, webhooks};
 use crate::time::{Clock, Timestamp};
 
-/// How many events are made due again in one transaction, for which those wait who write events.
+/// How many events are made due again in one transaction. Whoever writes events waits for it.
 const REPLAYED_AT_ONCE: u32 = 100;
-/// How often a page is tried that fails for a reason that may pass.
+/// How often a page is tried if it fails for a reason that may pass.
 const PAGE_TRIES_MAX: u32 = 5;
 const RETRY_FIRST: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(2);
@@ -48,8 +48,8 @@ pub(super) enum Event {
         #[arg(long)]
         json: bool,
     },
-    /// Send events again, in the order of each deposit and identity, but for statuses that are not sent. Receivers deduplicate
-    /// them as ever.
+    /// Send events again, in the order of each deposit and identity, but for statuses that are not sent. Receivers
+    /// deduplicate them as ever.
     #[command(
         override_usage = "landfall event replay <ID | --account ID | --from TIME [--to TIME]> [--webhook ID] [OPTIONS] --reason TEXT"
     )]
@@ -110,7 +110,7 @@ struct Delivery {
     /// DELIVERED, or how it is pending: FIRST, AGAIN, LEASED, WAITING, HELD.
     state: String,
     attempts: i64,
-    /// When it is due; of a LEASED one, when the lease ends.
+    /// When it is due; for a LEASED one, when the lease ends.
     next_at: Option<String>,
     log: Vec<Attempt>,
 }
@@ -129,7 +129,7 @@ struct Attempt {
 struct Replayed {
     events: usize,
     deliveries: usize,
-    /// Events whose status is not sent.
+    /// Events that were left out because their status is not sent.
     left_out: usize,
     dry_run: bool,
 }
@@ -170,7 +170,7 @@ impl Which {
         EventFilter { account: self.account.clone(), from, to, pending }
     }
 
-    /// For the audit.
+    /// The filter as the audit shows it.
     fn text(&self) -> String {
         let account = self.account.as_ref().map(|account| format!("of {account}"));
         let [from, to] =
@@ -180,7 +180,7 @@ impl Which {
     }
 }
 
-/// What is sent again, where to, whether at all, who wants it and how the audit names it.
+/// Where events are sent again, whether it is a dry run, who decided it, and how the audit names it.
 struct Replay<'a> {
     db: &'a Db,
     webhook: Option<&'a str>,
@@ -214,7 +214,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Tries again what fails for a reason that may pass, such as a deadlock with deliveries that are under way.
+    /// Repeats a step that fails for a reason that may pass, such as a deadlock with deliveries that are under way.
     async fn patiently<T>(&self, step: impl AsyncFn() -> Result<T, DecideError>) -> Result<T, DecideError> {
         let mut retry = Retry::new(RETRY_FIRST, RETRY_MAX);
         for _ in 1..PAGE_TRIES_MAX {
@@ -235,13 +235,14 @@ impl Replay<'_> {
         Ok((self.page(&page).await?, next))
     }
 
-    /// What a dry run would do is done, and taken back.
+    /// A dry run does the same and rolls it back.
     async fn page(&self, events: &[EventRow]) -> Result<Replayed, DecideError> {
         let now = Clock::system().now();
         let mut done = Replayed { dry_run: self.dry_run, ..Replayed::default() };
         let mut tx = self.db.begin().await?;
         if !self.dry_run {
-            // An event that came between would be sent before an earlier one of its deposit that is due again from here on.
+            // Otherwise an event that is written meanwhile could be sent before an earlier one of its deposit, which is
+            // due again from here on.
             identities::lock_organization(&mut tx).await?;
         }
         let muted = webhooks::muted(&mut tx).await?;
@@ -252,7 +253,7 @@ impl Replay<'_> {
             done.events += usize::from(deliveries > 0);
         }
         if !self.dry_run {
-            // Of a later page it is the same entry, and stands there already.
+            // For a later page it is the same entry, and is there already.
             self.by.record(&mut tx, "replay", &self.what).await?;
             tx.commit().await?;
         }
@@ -272,7 +273,7 @@ impl fmt::Display for Replayed {
     }
 }
 
-/// How far a replay came that stops before its end, and how to go on.
+/// How far a replay came before it stopped, and how to continue.
 fn stopped(done: &Replayed, after: Option<&After>) -> String {
     let Replayed { events, dry_run, .. } = done;
     match after {
@@ -353,7 +354,7 @@ impl Delivery {
         let mut lines = vec![format!("to {webhook_id}: {state}, {attempts} attempts{next}")];
         lines.extend(log.iter().map(|attempt| {
             let Attempt { attempt, at, duration_ms, status, error, response_head } = attempt;
-            // A stream says where it has stored the event, and has no status.
+            // A stream has no status: it reports where it has stored the event.
             let answer = match status {
                 Some(status) => status.to_string(),
                 None if error.is_empty() && !response_head.is_empty() => response_head.clone(),

@@ -27,7 +27,7 @@ pub(super) enum Incident {
         #[arg(long)]
         json: bool,
     },
-    /// Close an incident that was looked at.
+    /// Close an incident that a person has checked.
     Resolve {
         id: String,
         #[command(flatten)]

@@ -107,7 +107,7 @@ impl Key {
     }
 }
 
-/// What signatures must name, as far as the configuration alone reports.
+/// What signatures must name as their audience, as far as the configuration alone decides it.
 fn host(config: &crate::config::Config) -> String {
     config.api_settings(config.api_listen, Vec::new()).host
 }

@@ -1,7 +1,7 @@
-//! The command line: thin. Each verb opens what it needs, asks one room, prints.
+//! The command line: thin. Each verb opens what it needs, calls one room, prints.
 //!
-//! Results go to stdout, logs and errors to stderr. Exit codes: 0 done, 1 not well or ended unasked, 2 bad input or
-//! cannot report, 141 nobody reads stdout. Names, flags and files are a contract.
+//! Results go to stdout, logs and errors to stderr. Exit codes: 0 done; 1 not well, or ended unasked; 2 bad input, or
+//! not known; 141 nobody reads stdout. Names, flags and files are a contract.
 
 #![deny(clippy::print_stdout)]
 
@@ -44,12 +44,12 @@ use crate::store::{Db, OpenError, StoreUrl};
 use crate::time::Clock;
 use duration::duration;
 
-/// The variable of the environment that says who a person is.
+/// The environment variable that names the person.
 const ACTOR: &str = "LANDFALL_ACTOR";
 /// How many rows of a long list are read at a time.
 const PAGE_ROWS: u32 = 500;
 
-/// Watches chains for deposits to a custody service's accounts, confirms them and tells clients.
+/// Watches chains for deposits to a custody service's accounts, confirms them and reports them to clients.
 #[derive(Parser, Debug)]
 #[command(version, propagate_version = true)]
 pub struct Cli {
@@ -66,7 +66,7 @@ enum Verb {
     Run(run::Run),
     /// Bring the store's schema to this program's version.
     Migrate,
-    /// Say whether all is well: exit 0 healthy, 1 unhealthy, 2 cannot tell.
+    /// Say whether all is well: exit 0 healthy, 1 unhealthy, 2 not known.
     Health(status::Health),
     /// Show where each chain stands.
     Status(status::Show),
@@ -92,13 +92,13 @@ enum Verb {
     Backfill(past::BackfillArgs),
     /// Read past final blocks again and report where the record differs: exit 0 nowhere, 1 somewhere.
     Rescan(past::RescanArgs),
-    /// Halt and resume a chain, put a word in place of its rules.
+    /// Halt and resume a chain, override its rules.
     #[command(subcommand)]
     Chain(chain::Chain),
     /// What people decided.
     #[command(subcommand)]
     Audit(audit::Audit),
-    /// What a person must look at.
+    /// What a person must check.
     #[command(subcommand)]
     Incident(incident::Incident),
     /// Print the API's OpenAPI document.
@@ -107,7 +107,7 @@ enum Verb {
     Sandbox(sandbox::Sandbox),
 }
 
-/// Said with each decision of a person.
+/// Given with each decision of a person.
 #[derive(Args, Debug)]
 struct Why {
     /// Why, for the audit.
@@ -115,10 +115,10 @@ struct Why {
     reason: String,
 }
 
-/// The command line. What is wrong with it is said, without the URLs that stand in it: they may hold secrets.
+/// The command line. An error is shown without the URLs in it, which may hold secrets.
 ///
 /// # Errors
-/// The exit code, when there is nothing to do: it asks for help, or cannot be understood.
+/// The exit code, if there is nothing to do: help was asked for, or the command line is wrong.
 pub fn parsed() -> Result<Cli, ExitCode> {
     Cli::try_parse().map_err(|error| {
         let written = std::env::args_os().filter_map(|argument| argument.into_string().ok());
@@ -133,7 +133,7 @@ pub fn parsed() -> Result<Cli, ExitCode> {
     })
 }
 
-/// An argument with a URL, and the URL alone, where a flag stands before it.
+/// An argument with a URL; if a flag stands before the URL, the URL alone too.
 fn url_of(argument: String) -> Vec<String> {
     let flagged = argument.split_once('=').filter(|(flag, _)| flag.starts_with('-'));
     let alone = flagged.map(|(_, url)| url.to_owned());
@@ -141,18 +141,19 @@ fn url_of(argument: String) -> Vec<String> {
 }
 
 impl Cli {
-    /// What is logged unless LANDFALL_LOG says otherwise.
+    /// The log filter unless LANDFALL_LOG is set.
     pub fn log_filter(&self) -> &'static str {
         match self.verb {
-            // The screen is the show's.
+            // The sandbox uses the terminal itself.
             Verb::Sandbox(_) => "error",
             Verb::Backfill(_) | Verb::Rescan(_) => "warn",
-            // sqlx tells of every slow statement and hyper of every connection at info; of a connection to NATS we report ourselves.
+            // At info sqlx logs every slow statement and hyper every connection. Connections to NATS are logged by
+            // `delivery`.
             _ => "info,sqlx=warn,hyper=warn,async_nats=off",
         }
     }
 
-    /// Does what was asked for. `bars` stand below the log, on a terminal.
+    /// Runs the command. `bars` are drawn below the log, on a terminal.
     ///
     /// # Errors
     /// One clear error, for stderr and exit code 2.
@@ -196,7 +197,7 @@ fn variable(name: &str) -> Option<String> {
     value.ok()
 }
 
-/// Does `decide` as the person who asks for it, now.
+/// Runs `decide` as the person who runs this command, now.
 async fn as_operator<T, E>(reason: &str, decide: impl AsyncFnOnce(Operator<'_>) -> Result<T, E>) -> anyhow::Result<T>
 where
     anyhow::Error: From<E>,
@@ -205,8 +206,8 @@ where
     Ok(decide(Operator { actor: &actor, reason, now: Clock::system().now() }).await?)
 }
 
-/// The account of the operating system that this runs as, which nobody can choose, behind who says it is him. What `USER` says is a
-/// claim as well, and often nobody's.
+/// The operating system's account of this process, which nobody can choose, after the name that the person claims. The
+/// variable `USER` is a claim too, and often not set.
 fn actor() -> anyhow::Result<String> {
     let uid = Uid::current();
     let account = User::from_uid(uid).ok().flatten().map_or_else(|| format!("uid {uid}"), |user| user.name);
@@ -215,12 +216,12 @@ fn actor() -> anyhow::Result<String> {
     Ok(format!("{claimed} (as {account})"))
 }
 
-/// The store, made when there is none. One that is there is not migrated in passing: a service may be running on it.
+/// The store, made if there is none. An existing one is not migrated on the way: a service may be running on it.
 async fn open(config: &Path) -> anyhow::Result<Db> {
     Ok(open_or_make(&load(config)?.store).await?)
 }
 
-/// As [`open`], and says so when it makes one: there may be another elsewhere that was meant.
+/// As [`open`], and says so if it makes one: another store elsewhere may have been meant.
 async fn open_or_make(url: &StoreUrl) -> Result<Db, OpenError> {
     match app::open_once(url, Migrate::Never).await {
         Err(OpenError::Schema { found: None, .. }) => {
@@ -232,7 +233,7 @@ async fn open_or_make(url: &StoreUrl) -> Result<Db, OpenError> {
     }
 }
 
-/// The store, to look at; a missing one is not created.
+/// The store, to read; a missing one is not created.
 async fn existing(config: &Path) -> anyhow::Result<Db> {
     Ok(open_existing(&load(config)?.store).await?)
 }
@@ -258,7 +259,7 @@ fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Says why nothing came of what was asked for.
+/// Prints why a command failed.
 pub fn complain(error: &anyhow::Error) {
     complain!("landfall: {error:#}");
 }

@@ -1,6 +1,6 @@
-//! What a command says, to people and to programs: results on stdout, all else on stderr, a line at a time.
+//! What a command prints, for people and programs: results on stdout, all else on stderr, a line at a time.
 //!
-//! Promises: whatever stands in a line, somebody else's text too, does nothing to a terminal and forges no other line (`printable`).
+//! Promises: no text in a line, whoever wrote it, controls a terminal or forges another line (`printable`).
 
 use std::fmt::Arguments;
 use std::io::{self, Write};
@@ -8,17 +8,17 @@ use std::process::exit;
 
 use crate::printable::printable;
 
-/// As a shell tells of a program that SIGPIPE ended: whoever read has read enough, as `head` has.
+/// The exit code that a shell reports for a program that SIGPIPE ended: the reader has read enough, as `head` has.
 const NOBODY_READS: i32 = 141;
 const CANNOT_REPORT: i32 = 2;
 
-/// Tells a line, as `println!` does. What cannot be written ends the program: with one error, or where nobody reads any more with
-/// none. What was done until then is done.
+/// Prints a line, as `println!` does. If it cannot be written, the program ends with one error, or with none if nobody
+/// reads any more. Work that was done before stays done.
 macro_rules! say {
     ($($words:tt)*) => { $crate::cli::out::say(&format!($($words)*)) };
 }
 
-/// Tells a line on stderr.
+/// Prints a line on stderr.
 macro_rules! complain {
     ($($words:tt)*) => { $crate::cli::out::complain(&format!($($words)*)) };
 }

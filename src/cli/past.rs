@@ -2,7 +2,7 @@
 //! every few seconds elsewhere.
 //!
 //! Exit codes: 0 all is done (rescan: and nothing differs); 1 stopped before (Ctrl-C, SIGTERM, traces that no endpoint
-//! serves), differences, or a contradiction that a person must look at; 2 bad input.
+//! serves), differences, or a contradiction that a person must check; 2 bad input.
 
 mod difference;
 
@@ -26,12 +26,12 @@ use crate::{app, random};
 
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(10);
-/// How often a trace is asked for in vain before a person is reported: a node that has pruned its state never has it, and
-/// says so in any words.
+/// How often a trace is asked for before the command gives up and says so. A node that has pruned its state never has
+/// the trace, and each node says that in its own way.
 const TRACE_TRIES_MAX: u32 = 20;
-/// How often it is looked how far a search has come.
+/// How often the progress of a search is shown.
 const SEARCH_LOOK: Duration = Duration::from_millis(500);
-/// How often it is looked whether what is waited for is final.
+/// How long to wait before the next check whether the blocks are final.
 const FINAL_LOOK: Duration = Duration::from_secs(2);
 const TRACED_BLOCKS: &str = "blocks traced";
 
@@ -58,8 +58,8 @@ pub(super) struct BackfillArgs {
     #[arg(long)]
     address: Vec<String>,
     /// How blocks are searched: receipts of every block, or logs and then receipts of those that may credit. On a chain
-    /// with native = "trace", every block is traced behind that in either case: no log reports where value moved inside of
-    /// transactions. On a chain whose own logs tell of native movements, logs do not show the fees of transactions that
+    /// with native = "trace", every block is traced after that in either case: no log shows where value moved inside of
+    /// transactions. On a chain whose own logs show native movements, logs do not show the fees of transactions that
     /// moved nothing. Not on Solana, where every slot is read or, of addresses, those that their signatures name.
     #[arg(long, value_name = "receipts|logs")]
     proof: Option<ReadProof>,
@@ -87,7 +87,7 @@ pub(super) struct RescanArgs {
     repair: bool,
 }
 
-/// The summary of `--json`. A rescan's `found` are differences.
+/// The summary of `--json`. For a rescan `found` counts differences.
 #[derive(Serialize)]
 struct Summary<'a> {
     chain: &'a str,
@@ -100,10 +100,10 @@ struct Summary<'a> {
     /// Deposits that a trace showed and that wait for a second witness.
     unwitnessed: u64,
     traces: TracesSummary,
-    /// What stands behind all that was read, at its weakest, by a backfill also before it was stopped; absent where nothing was.
+    /// The weakest proof of all that was read; a backfill counts earlier runs too. Absent if nothing was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     proof: Option<&'static str>,
-    /// `read`, or `of_movements` where transactions that moved nothing were not read.
+    /// `read`, or `of_movements` if transactions that moved nothing were not read.
     fees: &'static str,
     done: bool,
 }
@@ -123,20 +123,20 @@ trait Work {
     async fn step(&mut self, clock: &Clock) -> Result<(), TickError>;
     fn progress(&self) -> Progress;
     fn shown(&self) -> Shown;
-    /// Whether the next step is one of the roots, which are waited for however long it takes.
+    /// Whether the next step reads the roots. These are retried without an end.
     fn is_at_roots(&self) -> bool;
 
-    /// What the last step waited for in vain.
+    /// What the last step was waiting for, if it could not go on.
     fn waits_for(&self) -> Option<String> {
         None
     }
 
-    /// Where it says how far a step has come that is a search of its own.
+    /// Where a step reports its progress if it is a search of its own.
     fn searching(&self) -> Option<Searching> {
         None
     }
 
-    /// What there is to print by now.
+    /// The lines to print so far.
     fn take_lines(&mut self) -> anyhow::Result<Vec<String>> {
         Ok(Vec::new())
     }
@@ -151,7 +151,7 @@ impl<S: BlockSource + AddressSource + Clone> Work for Backfill<S> {
         Backfill::progress(self)
     }
 
-    /// One lane behind the other: their speeds have nothing to do with each other.
+    /// One lane after the other: their speeds are not related.
     fn shown(&self) -> Shown {
         let (Progress { next, until, traces, .. }, numbers) = (self.progress(), self.numbers());
         match traces {
@@ -179,7 +179,7 @@ impl<S: BlockSource + AddressSource + Clone> Work for Backfill<S> {
     }
 }
 
-/// A rescan, and how its differences are printed.
+/// A rescan, and the form in which its differences are printed.
 struct Comparing<S> {
     rescan: Rescan<S>,
     json: bool,
@@ -213,7 +213,7 @@ impl<S: BlockSource + AddressSource + Clone> Work for Comparing<S> {
     }
 }
 
-/// Says what of the range is left to others.
+/// Says which part of the range is left to `landfall run`.
 fn report_of_cut(chain: Chain, to: Option<u64>, until: u64) {
     if to.is_some_and(|to| until < to) {
         let numbers = chain.family().numbers();
@@ -325,7 +325,7 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// Whose word all of it is, where no root proves it.
+/// Which endpoints reported it, if no root proves it.
 fn of_proof(progress: &Progress) -> Option<&'static str> {
     match progress.proof? {
         Proof::Roots | Proof::Bloom => None,
@@ -334,7 +334,7 @@ fn of_proof(progress: &Progress) -> Option<&'static str> {
     }
 }
 
-/// What there is to say of value that moved inside of transactions.
+/// What to say about value that moved inside of transactions.
 fn of_traces(progress: &Progress) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(Span { next, until }) = progress.untraced() {
@@ -351,7 +351,7 @@ fn of_traces(progress: &Progress) -> Vec<String> {
     lines
 }
 
-/// Shows how far a search has come while a step is one.
+/// Shows the progress of a search while a step is one.
 async fn report_of_search(searching: Option<Searching>, screen: &mut Screen, clock: &Clock) -> Infallible {
     loop {
         tokio::time::sleep(SEARCH_LOOK).await;
@@ -361,7 +361,7 @@ async fn report_of_search(searching: Option<Searching>, screen: &mut Screen, clo
     }
 }
 
-/// Steps until the work is done, somebody asks to stop, or a person must look; whether it is done.
+/// Steps until the work is done, a stop is asked for, or a person must check something; whether it is done.
 async fn drive(work: &mut impl Work, clock: &Clock) -> anyhow::Result<bool> {
     let asked = asked_to_stop()?;
     let mut screen = Screen::new(work.shown(), work.progress().from, clock);
@@ -387,7 +387,7 @@ async fn drive_on(
             return Ok(true);
         }
         let searching = work.searching();
-        // What a step had not committed when it was dropped is read again.
+        // If a step is dropped, what it had not committed is read again.
         let stepped = tokio::select! {
             stepped = work.step(clock) => stepped,
             never = report_of_search(searching, screen, clock) => match never {},

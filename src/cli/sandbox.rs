@@ -32,7 +32,7 @@ impl Sandbox {
         let asked = async move {
             tokio::select! {
                 () = stop => {}
-                // A terminal that is closed; the node would stay behind.
+                // If the terminal is closed, the node would otherwise stay behind.
                 _ = hangup.recv() => {}
             }
         };

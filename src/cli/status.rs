@@ -92,7 +92,7 @@ fn line(chain: &ChainReport) -> String {
     format!("{chain:<18} {state:<12} {latest:>12} {finalized:>12} {cursor:>12} {lag:>6}  {proof}")
 }
 
-/// Its name and state, then what is known of it: its newest block, how long it takes to answer, and why it is as it is.
+/// Its name and state, then what is known of it: its newest block, its latency, and the reason for its state.
 fn of_endpoint(EndpointReport { id, state, reason, latest, latency_ms }: &EndpointReport) -> String {
     let latest = latest.map(|number| format!(", newest block {number}"));
     let latency = latency_ms.map(|millis| format!(", {millis} ms"));
@@ -110,14 +110,14 @@ fn of_webhook(webhook: &WebhookReport) -> String {
     [Some(format!("webhook {id} {status}"))].into_iter().chain(rest).flatten().collect()
 }
 
-/// How its connection is, for how long, and what waits.
+/// Its state, since when, and what waits.
 fn of_sink(SinkReport { id, status, state, reason, secs, pending, oldest_secs }: &SinkReport) -> String {
     let age = oldest_secs.map_or(String::new(), |secs| format!(", the oldest {secs} s old"));
     let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
     format!("{id} {status}, {state} for {secs} s, {pending} events wait{age}{reason}")
 }
 
-/// Of a chain that is traced: how far, by how many endpoints, why not farther, and what waits for a second witness.
+/// For a chain that is traced: how far, by how many endpoints, what stops it, and what waits for a second witness.
 fn traces(chain: &ChainReport) -> Vec<String> {
     let traced = chain.traced.map(|through| format!("native currency complete up to block {through}"));
     let reported_by = match (chain.traces_by_two, chain.traces_by_one) {

@@ -1,4 +1,5 @@
-//! `landfall webhook`: the receivers of events, as operators see them. Only here may one be let into networks inside.
+//! `landfall webhook`: the receivers of events, as operators see them. Only here may one be allowed to reach internal
+//! networks.
 
 mod listen;
 mod show;
@@ -31,7 +32,7 @@ const TEST_POLL: Duration = Duration::from_millis(100);
 pub(super) enum Webhook {
     /// Register a receiver; it gets the events that come from now on. Its signing key is shown this once.
     Add(Add),
-    /// Every receiver that is sent to by HTTP; `landfall status` tells how a NATS stream does.
+    /// Every receiver that is sent to by HTTP; `landfall status` shows a NATS stream.
     List {
         /// Those instead that were removed and for which events are held, with how many.
         #[arg(long)]
@@ -46,7 +47,8 @@ pub(super) enum Webhook {
         #[arg(long)]
         json: bool,
     },
-    /// Have `landfall run` send it an event of type webhook_test, and report what came of it: exit 0 it arrived, 1 it did not.
+    /// Have `landfall run` send it an event of type webhook_test, and report what came of it: exit 0 it arrived, 1 it
+    /// did not.
     Test {
         id: String,
         #[arg(long)]
@@ -113,7 +115,7 @@ pub(super) struct Add {
     json: bool,
 }
 
-/// What is reported once of new keys.
+/// The new keys, shown this once.
 #[derive(Serialize)]
 struct Keys<'a> {
     id: &'a str,
@@ -196,7 +198,7 @@ impl Add {
     }
 }
 
-/// Which flag takes a URL that leads inside.
+/// Which flag allows a URL that leads to an internal network.
 fn allowance(url: &str) -> String {
     match Url::parse(url).map(|url| target(&url)) {
         Ok(Ok(Target::Address(address))) => {
@@ -247,7 +249,7 @@ async fn pause(db: &Db, id: &str, by: Operator<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As removing a webhook, for the sink; not while `run` would take it up again.
+/// As removing a webhook, for the sink; refused while `run` would register it again.
 async fn give_up(id: &str, config: &Path, by: Operator<'_>) -> anyhow::Result<()> {
     let is_configured = load(config)?.nats.is_some();
     ensure!(!is_configured, "{id} is configured: take the section [nats] out of {} first", config.display());

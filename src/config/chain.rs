@@ -21,31 +21,31 @@ const BLOCK_STALL_SECS_MIN: u64 = 60;
 #[derive(Clone, Debug)]
 pub struct ChainConfig {
     pub rpc: Vec<RpcConfig>,
-    /// How many endpoints must agree on what is final; `None` leaves it to the adapter.
+    /// How many endpoints must agree on what is final; `None`: the adapter's default.
     pub agree: Option<usize>,
     pub start: Start,
-    /// How strongly a block is proved before it is connected; `None` leaves it to what the endpoints allow.
+    /// How strongly a block is proved before it is connected; `None`: the default of the chain's family.
     pub proof: Option<ReadProof>,
-    /// `None` leaves it to the network's facts, tiers and all.
+    /// `None`: the network's facts, with its tiers.
     pub finality: Option<FinalityRule>,
     pub tiers: Vec<TierConfig>,
-    /// `None` leaves each to the network's facts.
+    /// `None`: the network's facts, for each of the two.
     pub native: Option<NativeSource>,
     pub eip7708_from: Option<u64>,
-    /// What the endpoints of a cluster of one's own name as its genesis hash; `None` leaves it to the network's facts.
+    /// The genesis hash that the endpoints of a private cluster report; `None`: the network's facts.
     pub genesis: Option<BlockHash>,
-    /// Up to which version transactions are asked for at first.
+    /// The newest version of transactions to ask for at first.
     pub max_transaction_version: Option<u8>,
-    /// `None` leaves it to the network's facts.
+    /// `None`: the network's facts.
     pub wrapped: Option<WrappedName>,
-    /// `None` leaves it to the network's block time.
+    /// `None`: by the network's block time.
     pub poll_ms: Option<u64>,
     pub failed_grace_secs: u64,
-    /// `None` leaves it to the network's rule.
+    /// `None`: by the network's rule.
     pub finality_stall_secs: Option<u64>,
-    /// `None` leaves it to the network's block time; 0 is never.
+    /// `None`: by the network's block time; 0: never.
     pub block_stall_secs: Option<u64>,
-    /// Of how many addresses at most the balances are read; `None` leaves it to what calls cost on the network.
+    /// For how many addresses the balances are read in a second at most; `None`: by what calls cost on the network.
     pub balances_per_sec: Option<u32>,
     /// Added to the built-in ones.
     pub assets: Vec<AssetConfig>,
@@ -53,7 +53,7 @@ pub struct ChainConfig {
     pub retired: Vec<Address>,
 }
 
-/// An endpoint. What is sent along, and parts of the URL, may be secrets.
+/// An endpoint. Its headers, and parts of the URL, may be secrets.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RpcConfig {
     pub url: Url,
@@ -79,7 +79,7 @@ pub struct AssetConfig {
     /// The first block in which the contract is this asset.
     #[serde(default)]
     pub from: u64,
-    /// The token program of a mint; `None` takes either.
+    /// The token program of a mint; `None`: either.
     #[serde(default)]
     pub program: Option<ProgramName>,
 }
@@ -209,7 +209,7 @@ pub fn agreeing(readable: usize) -> String {
 }
 
 impl ChainSection {
-    /// What it says, when its keys can be so.
+    /// The section, if its keys fit together.
     pub(super) fn check(self, chain: Chain, at: &str) -> Result<ChainConfig, ConfigError> {
         if let Some((wrong, what)) = family::foreign_key(chain.family(), &self) {
             return Err(key(&format!("{at}.{wrong}"), what));
@@ -368,7 +368,7 @@ fn readable(rpc: &[RpcConfig]) -> usize {
     rpc.iter().filter(|entry| entry.is_read_from()).count()
 }
 
-/// The places of the first two entries that are read from and lead to the same endpoint.
+/// The indices of the first two entries that are read from and lead to the same endpoint.
 fn named_twice(rpc: &[RpcConfig]) -> Option<(usize, usize)> {
     rpc.iter().enumerate().filter(|(_, entry)| entry.is_read_from()).find_map(|(index, entry)| {
         let first = rpc[..index].iter().position(|other| other.is_read_from() && other.leads_to() == entry.leads_to());
@@ -384,12 +384,13 @@ impl ChainConfig {
 }
 
 impl RpcConfig {
-    /// All others only wake up.
+    /// False for an entry that only wakes up.
     fn is_read_from(&self) -> bool {
         matches!(self.url.scheme(), "http" | "https")
     }
 
-    /// What reports one endpoint from another, however it is spelt: behind one host, another path or key may lead elsewhere.
+    /// What distinguishes endpoints, however their URLs are spelt: on one host another path or key may lead to another
+    /// endpoint.
     fn leads_to(&self) -> impl PartialEq {
         let RpcConfig { url, headers } = self;
         let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_lowercase();
@@ -405,7 +406,7 @@ fn rpc_url(at: &str, text: &str) -> Result<Url, ConfigError> {
     let url = url(at, text, "https://USER:PASSWORD@HOST/PATH")?;
     match url.scheme() {
         "http" | "https" | "ws" | "wss" if url.has_host() => Ok(url),
-        // What was written in the place of a scheme may be a key.
+        // What was written in place of a scheme may be a key.
         _ => Err(key(at, "expected a URL that begins with http, https, ws or wss, and has a host")),
     }
 }

@@ -1,7 +1,7 @@
 //! The keys that only one family of chains has.
 //!
-//! Promises: a key that would mean nothing on its chain is refused, in one line that says what to do instead; silence
-//! would let an operator believe that it counts.
+//! Promises: a key that would mean nothing on its chain is refused, in one line that says what to do instead. If it
+//! were ignored, an operator would believe that it counts.
 
 use landfall_chain::{Address, BlockHash, Family, RuleName};
 
@@ -9,7 +9,7 @@ use crate::config::chain::ChainSection;
 
 /// What is wrong with a genesis hash.
 pub(super) const GENESIS: &str = "expected 32 bytes in base58, as getGenesisHash tells them";
-/// What is said of every other rule of finality.
+/// The message for every other rule of finality.
 const ONE_RULE: &str =
     "on Solana every deposit waits for finalized, the cluster's own word, which takes seconds; leave it out";
 const BALANCES: &str = "on Solana balances show every movement of SOL; leave it out";
@@ -69,7 +69,7 @@ fn first<const N: usize>(keys: [(&str, bool, &'static str); N]) -> Option<(Strin
     keys.into_iter().find(|(_, is_set, _)| *is_set).map(|(key, _, what)| (key.to_owned(), what))
 }
 
-/// A genesis hash by its text.
+/// Reads a genesis hash.
 pub(super) fn genesis(text: &str) -> Option<BlockHash> {
     match Address::parse(Family::Solana, text) {
         Ok(Address::Solana(bytes)) => Some(BlockHash(bytes)),

@@ -39,7 +39,7 @@ fn replicas() -> usize {
 }
 
 impl NatsSection {
-    /// What it says, when its keys can be so; relative paths are below `folder`.
+    /// The section, if its keys fit together. Relative paths start in `folder`.
     pub(super) fn check(self, folder: &Path) -> Result<NatsOptions, ConfigError> {
         if self.urls.is_empty() {
             return Err(key("nats.urls", "at least one URL is needed, such as nats://localhost:4222"));

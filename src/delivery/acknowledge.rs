@@ -1,7 +1,7 @@
-//! What is written down of attempts that have ended: in groups, because the commit is what costs.
+//! Puts attempts that have ended on record: in groups, because the commit is what costs.
 //!
-//! Promises: only the attempt that holds the lease changes anything, also at its endpoint. A group that the store does
-//! not take is tried again whole; one row that it never takes does not keep back the others.
+//! Promises: only the attempt that holds the lease changes anything, at its endpoint too. A group that the store
+//! refuses is tried again whole. One row that the store always refuses does not hold up the others.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -21,7 +21,7 @@ use crate::webhook::closed_words;
 pub(super) type Ended = (Claimed, AttemptLog);
 
 impl Delivery {
-    /// Records how attempts went, all or none.
+    /// Records the results of attempts: all or none.
     pub(super) async fn acknowledge(&self, ended: &[Ended]) -> Result<Delivered, StoreError> {
         let now = self.clock.now();
         let mut done = Delivered::default();
@@ -54,8 +54,8 @@ impl Delivery {
         Ok(done)
     }
 
-    /// As [`Delivery::acknowledge`], one by one, up to one for which the store is away: how many are done with, and why no
-    /// more. What the store does not take is attempted again when its lease ends.
+    /// As [`Delivery::acknowledge`], one by one, until the store is away. Returns how many are done, and why not more.
+    /// An attempt that the store refuses is made again when its lease ends.
     pub(super) async fn acknowledge_each(&self, ended: &[Ended]) -> (usize, Option<StoreError>) {
         for (done, one) in ended.iter().enumerate() {
             match self.acknowledge(std::slice::from_ref(one)).await {
@@ -74,7 +74,7 @@ impl Delivery {
         }
         let why = match claimed.kind {
             Kind::Webhook => closed_words(&log.error),
-            // The operator's own server.
+            // The stream is the operator's own server: its error may be shown in full.
             Kind::Nats => &log.error,
         };
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,20 +117,21 @@ impl Delivery {
         let failures = claimed.failures.saturating_add(1);
         let wait = schedule::wait_after(failures, log.retry_after, (self.random)());
         let queue = if schedule::is_held(failures) { Queue::Held } else { Queue::Again };
-        // What fails as a probe of the first hour says nothing of its event, which would be held within that hour.
+        // A probe that fails within the first hour is not counted for its event; with so many probes it would otherwise
+        // be held within that hour.
         let uncounted = now.minus(schedule::PROBED_OFTEN);
         deliveries::retry_at(tx, claimed, now.plus(wait), queue, uncounted).await
     }
 }
 
-/// What follows for the endpoint; its status, when that has changed.
+/// Records what the results mean for the endpoint. Returns its status if that has changed.
 async fn learn(tx: &mut Tx, webhook: &str, endings: &[Ending], now: Timestamp) -> Result<Option<Status>, StoreError> {
     let Some(before) = endpoints::health(tx, webhook).await? else { return Ok(None) };
     let after = breaker::after_all(before, endings, now);
     if after != before {
         endpoints::set_health(tx, webhook, before.status, after).await?;
     }
-    // The first that arrives while it fails, or of what was held, lets all the others go.
+    // The first arrival at a failing endpoint, or of a held event, releases all the others.
     let was_away = |ending: &Ending| before.status == Status::Failing || schedule::is_held(ending.failures);
     if endings.iter().any(|ending| ending.outcome == Outcome::Arrived && was_away(ending)) {
         endpoints::set_releasing(tx, webhook).await?;

@@ -1,8 +1,8 @@
-//! What a clock that was ahead has put off: nobody waits for times that no rule of ours reaches.
+//! Deliveries that a clock running ahead has put off: none waits for a time that no rule of ours gives.
 //!
-//! Promises: whatever a clock wrote while it was ahead, it is attempted within two minutes of our own clock, or by its
-//! schedule. A lease may be another process's, whose clock is not ours: it ends only when we have seen it for as long as
-//! a lease lasts, and then its attempt is over.
+//! Promises: whatever a clock wrote while it was ahead, the event is attempted within two minutes of our own clock, or
+//! by its schedule. A lease may be that of another process, whose clock is not ours. So it ends only after we have seen
+//! it for as long as a lease lasts, and then its attempt is over.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,16 +15,17 @@ use crate::store::StoreError;
 use crate::store::ahead::{self, AheadLease, Bounds};
 use crate::time::Timestamp;
 
-/// So far apart the clocks of processes may be without any consequence.
+/// Clocks of processes may differ by so much without any consequence.
 const TOLERANCE: Duration = Duration::from_secs(60);
-/// How often it is looked for.
+/// How often the record is searched for such times.
 const EVERY: Duration = Duration::from_secs(60);
-/// What waits for an earlier event is looked at within this time.
+/// An event that waits for an earlier one is due again within this time.
 const WAITING_MAX: Duration = Duration::from_secs(60 * 60);
-/// Failures behind which the waits are still short.
+/// After so many failures the waits are still short.
 const SOON_FAILURES: u32 = 5;
 
-/// When it was last looked for, and the leases that end too far ahead: their endpoint, and since when we see them.
+/// When the record was last searched, and the leases that end too far ahead: of which endpoint, and since when we have
+/// seen them.
 #[derive(Debug)]
 pub(super) struct Ahead {
     looked_at: Timestamp,
@@ -38,7 +39,7 @@ impl Default for Ahead {
 }
 
 impl Delivery {
-    /// Looks for it now and then, also when our own clock went back.
+    /// Searches for such times now and then, and also when our own clock went back.
     pub(super) async fn bring_back(&self, now: Timestamp) -> Result<(), StoreError> {
         let looked_at = lock(&self.ahead).looked_at;
         if looked_at <= now && now.since(looked_at) < EVERY {
@@ -74,7 +75,7 @@ impl Delivery {
 }
 
 impl Ahead {
-    /// Those that we have seen for as long as a lease lasts.
+    /// The leases that we have seen for as long as a lease lasts.
     fn see(&mut self, leases: Vec<(String, AheadLease)>, now: Timestamp) -> Vec<(String, AheadLease)> {
         let before = std::mem::take(&mut self.seen);
         let since = |lease: &_| before.get(lease).copied().filter(|since| *since <= now).unwrap_or(now);
@@ -84,7 +85,7 @@ impl Ahead {
     }
 }
 
-/// The farthest that each time may lie ahead by our rules, and what clocks may differ.
+/// The latest times that our rules can give, plus what clocks may differ.
 fn bounds(now: Timestamp) -> Bounds {
     let within = |time: Duration| now.plus(time + TOLERANCE);
     Bounds {

@@ -1,8 +1,8 @@
-//! What follows for an endpoint from how attempts went: when it is spared, when it is trusted again, and how fast.
+//! How the results of attempts change an endpoint: when it is spared, when it is trusted again, and how fast.
 //!
-//! Pure. One event that is refused again and again does not speak for its endpoint: what counts is that event after
-//! event fails. One that is back is trusted step by step, and taken for failing again at the second failure. A person's
-//! word (paused, deleted) is never undone by an attempt.
+//! Pure. One event that is refused again and again says little about its endpoint; many events that fail say more. An
+//! endpoint that is back is trusted step by step, and counts as failing again at the second failure. No attempt changes
+//! what a person decided (paused, deleted).
 
 use std::time::Duration;
 
@@ -11,25 +11,28 @@ use crate::delivery::slots::ENDPOINT_IN_FLIGHT_MAX;
 use crate::store::endpoints::{Health, Status};
 use crate::time::Timestamp;
 
-/// So much strain opens the breaker. Whatever arrives takes all of it away.
+/// So much strain opens the breaker. Any arrival resets the strain.
 const STRAIN_MAX: u32 = 100;
-/// Of an event's first failure since it was written, replayed or released, or since the endpoint is what it is: five open it.
+/// Strain of an event's first failure since it was written, replayed or released, or since the endpoint's status
+/// changed. Five of them open the breaker.
 const STRAIN_FIRST: u32 = 20;
-/// The same while the endpoint is back and not wholly trusted: two open it, so that not all that was let go fails once more.
+/// The same while the endpoint is back and not fully trusted. Two open the breaker, so that not all released events
+/// fail once more.
 const STRAIN_FIRST_BACK: u32 = 50;
-/// Of each further failure: it says something about the event. A hundred of them say something about the endpoint, too.
+/// Strain of each further failure: it says something about the event. A hundred of them say something about the
+/// endpoint too.
 const STRAIN_AGAIN: u32 = 1;
-/// What `failures` is when it opens: from here on it counts the probes.
+/// The value of `failures` when the breaker opens; from here on it counts probes.
 const FAILURES_AT_OPENING: u32 = 5;
-/// So many probes count at first: their waits grow to a minute, and not beyond it during the first hour.
+/// So many probes count during the first hour: their waits grow to a minute and no further.
 const PROBES_AT_FIRST: u32 = 3;
 
-/// How an attempt went, as far as the endpoint is concerned.
+/// The result of an attempt, as far as it concerns the endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     Arrived,
     Failed,
-    /// It answered 410: it does not want any.
+    /// It answered 410: it wants no events.
     Gone,
 }
 
@@ -40,15 +43,15 @@ pub(super) struct Ending {
     pub(super) began_at: Timestamp,
     /// How often its event had failed before.
     pub(super) failures: u32,
-    /// When it was attempted before, if that is known.
+    /// When it was attempted before, if that is on record.
     pub(super) attempted_at: Option<Timestamp>,
     /// How long the receiver asks us to wait.
     pub(super) retry_after: Option<Duration>,
     pub(super) random: u64,
 }
 
-/// How the endpoint does after attempts that ended together at `now`. Behind the first that arrives 1, 2, 4 .. may be
-/// under way: however many arrive together, it is twice as many at most.
+/// The endpoint's health after attempts that ended together at `now`. After the first arrival 1, 2, 4 .. may be under
+/// way. However many arrive together, the number doubles at most.
 pub(super) fn after_all(before: Health, endings: &[Ending], now: Timestamp) -> Health {
     let is_trusted = before.in_flight_max >= ENDPOINT_IN_FLIGHT_MAX;
     let after = endings.iter().fold(before, |health, ending| after(health, ending, is_trusted, now));
@@ -77,7 +80,7 @@ fn after(health: Health, ending: &Ending, is_trusted: bool, now: Timestamp) -> H
                 open(Health { strain, failures: FAILURES_AT_OPENING, ..health }, ending, now)
             }
         }
-        // What began before it was opened is no probe.
+        // An attempt that began before the breaker opened is no probe.
         (Outcome::Failed, Status::Failing) if ending.began_at > health.since => {
             open(Health { failures: health.failures.saturating_add(1), ..health }, ending, now)
         }
@@ -88,7 +91,7 @@ fn after(health: Health, ending: &Ending, is_trusted: bool, now: Timestamp) -> H
 fn strain_of(ending: &Ending, since: Timestamp, is_trusted: bool) -> u32 {
     let is_first = ending.failures == 0 || ending.attempted_at.is_none_or(|at| at <= since);
     match ending.failures {
-        // One for all that are held, every six hours.
+        // One stands for all held ones, every six hours.
         failures if is_held(failures) => 0,
         _ if !is_first => STRAIN_AGAIN,
         _ if is_trusted => STRAIN_FIRST,
@@ -96,16 +99,16 @@ fn strain_of(ending: &Ending, since: Timestamp, is_trusted: bool) -> u32 {
     }
 }
 
-/// Nothing is attempted until the next probe.
+/// Opens the breaker: nothing is attempted until the next probe.
 fn open(health: Health, ending: &Ending, now: Timestamp) -> Health {
-    // Those that end together with the one that opens it are no probes either.
+    // Attempts that end together with the one that opens it are no probes either.
     let since = if health.status == Status::Failing { health.since } else { now };
     let is_recent = now.since(since) < PROBED_OFTEN;
     let most = if is_recent { FAILURES_AT_OPENING + PROBES_AT_FIRST } else { u32::MAX };
     let failures = health.failures.min(most);
     let step = failures.saturating_sub(FAILURES_AT_OPENING).saturating_add(1);
     let wait = wait_after(step, ending.retry_after, ending.random);
-    // A receiver that asks for longer is left alone.
+    // A receiver may ask for a longer wait.
     let most = if is_recent { PROBED_OFTEN_WAIT_MAX.max(ending.retry_after.unwrap_or_default()) } else { wait };
     Health { status: Status::Failing, since, failures, probe_at: now.plus(wait.min(most)), ..health }
 }

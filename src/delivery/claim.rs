@@ -1,7 +1,7 @@
-//! Which deliveries are attempted next, and at whose cost.
+//! Which deliveries are attempted next, and from which slots.
 //!
-//! Each endpoint has slots of its own (`slots`), so that a slow one takes nothing from the others and what failed never
-//! keeps back what is new. A failing endpoint gets one event now and then.
+//! Each endpoint has slots of its own (`slots`). So a slow endpoint takes nothing from the others, and repeated
+//! attempts never hold up new events. A failing endpoint gets one event now and then.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,66 +18,68 @@ use crate::store::sinks::Kind;
 use crate::store::{StoreError, Tx};
 use crate::time::Timestamp;
 
-/// An attempt that begins within this time of its claim ends within its lease, also where another's clock is ahead of this
-/// one by as much as both may be off.
+/// An attempt that begins within this time of its claim ends within its lease. This holds even where another process's
+/// clock is ahead of this one by twice the tolerated difference.
 const BEGIN_WITHIN: Duration =
     Duration::from_secs(LEASE.as_secs() - ATTEMPT_TIME_MAX.as_secs() - 2 * DIFFERENCE_MAX.as_secs());
-/// How often a queue is looked at for more when what was taken had to stand aside.
+/// How often a queue is asked for more when some of the claimed events had to wait for earlier ones.
 const ROUNDS_MAX: u32 = 16;
-/// How many of those that failed are let go at a time.
+/// How many events that failed are released at a time.
 const RELEASE_MAX: u32 = 1_000;
 
-/// What a claim found.
+/// The result of a claim.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) claimed: Vec<Claimed>,
-    /// With those that were taken.
+    /// Including the slots that were taken.
     pub(super) slots: Slots,
-    /// What is not begun by then is not begun at all: it could not end within its lease.
+    /// An attempt that is not begun by then is not made: it could not end within its lease.
     pub(super) begin_by: Timestamp,
-    /// The same, should the clock go back.
+    /// The same by a clock that never goes back.
     pub(super) begin_within: Instant,
-    /// There is probably more.
+    /// More is probably due.
     pub(super) more: bool,
-    /// More is due at endpoints whose names were not answered for yet.
+    /// More is due at endpoints whose names are not resolved yet.
     pub(super) awaits_names: bool,
 }
 
 impl Delivery {
-    /// A number that no other claim has: those of a process follow each other, from wherever it began.
+    /// A number that no other claim has. The claims of a process count up from its own beginning.
     fn next_owner(&self) -> i64 {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = self.owner.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         i64::from_ne_bytes(number.to_ne_bytes())
     }
 
-    /// Whether this process can send to it now; another may.
+    /// Whether this process can send to the endpoint now; another process may.
     fn serves(&self, endpoint: &Busy) -> bool {
         match endpoint.kind {
             Kind::Webhook => true,
-            // Another's configuration may name another stream: to publish to both would give each only some of the events.
+            // Another process may be configured with another stream. If both published, each stream would get only some
+            // of the events.
             Kind::Nats => self.nats.as_ref().is_some_and(|nats| nats.is_up() && endpoint.url == nats.url()),
         }
     }
 
-    /// Leases what is due and has a slot.
+    /// Leases deliveries that are due and have a slot.
     pub(super) async fn claim(&self, slots: &Slots) -> Result<Found, StoreError> {
         self.set_clock().await?;
         let now = self.clock.now();
         let begin_within = Instant::now() + BEGIN_WITHIN;
         self.bring_back(now).await?;
-        // Nothing is locked while there is nothing to do.
+        // Nothing is locked while nothing is due.
         let mut busy = endpoints::busy(&mut self.db.read().await?, now).await?;
         busy.retain(|endpoint| is_due(endpoint, now) && self.serves(endpoint));
         let due = busy.len();
-        // Who waits for a name holds no slot, and what of it is our own doing counts against nobody.
+        // A delivery that waits for a name holds no slot. The wait for our resolver does not count against the
+        // endpoint.
         busy.retain(|endpoint| endpoint.kind == Kind::Nats || self.clients.is_looked_up(&endpoint.url));
         let awaits_names = busy.len() < due;
         if busy.is_empty() {
             let (claimed, slots) = (Vec::new(), slots.clone());
             return Ok(Found { claimed, slots, begin_by: now, begin_within, more: false, awaits_names });
         }
-        // Nobody is always the first to be served.
+        // A random order, so that no endpoint is always served first.
         let random = (self.random)();
         let first = usize::try_from(random % u64::try_from(busy.len()).unwrap_or(1)).unwrap_or_default();
         busy.rotate_left(first);
@@ -113,15 +115,15 @@ impl Taking {
                 let left = self.slots.left_again(endpoint);
                 self.again(tx, endpoint, if endpoint.first { left * 3 / 4 } else { left }).await?;
                 self.first(tx, endpoint).await?;
-                // What is new may be behind what is not, and leave slots.
+                // New events may have to wait for earlier ones and leave slots unused.
                 self.again(tx, endpoint, if endpoint.first { self.slots.left_again(endpoint) } else { 0 }).await
             }
             Status::Paused | Status::Gone | Status::Deleted => Ok(()),
         }
     }
 
-    /// One event, alone: one that has not failed before those that have, and of these the one whose turn is next, so that
-    /// none that is refused for ever stands before all others.
+    /// Claims one event, alone: first one that has not failed; of those that have failed, the one whose turn is next.
+    /// So an event that is always refused does not block all others.
     async fn probe(&mut self, tx: &mut Tx, endpoint: &Busy, now: Timestamp) -> Result<(), StoreError> {
         let is_free = self.slots.has_none(endpoint) && self.slots.left_again(endpoint) > 0;
         let since = endpoint.first.then(|| now.minus(schedule::FIRST_WAIT_MAX));
@@ -156,7 +158,8 @@ impl Taking {
         Ok(())
     }
 
-    /// Those of whose attempt nobody heard, and those that nobody called.
+    /// Deliveries whose lease ended without a result, and waiting ones whose time has come although no acknowledgement
+    /// has made them due.
     async fn looked_for(&mut self, tx: &mut Tx, endpoint: &Busy) -> Result<(), StoreError> {
         for (is_due, queue) in [(endpoint.lapsed, Queue::Lapsed), (endpoint.waiting, Queue::Waiting)] {
             let limit = self.slots.left_again(endpoint);
@@ -167,7 +170,7 @@ impl Taking {
         Ok(())
     }
 
-    /// One of those that are held, for all of them.
+    /// One held event, which stands for all.
     async fn held(&mut self, tx: &mut Tx, endpoint: &Busy, now: Timestamp) -> Result<(), StoreError> {
         let limit = self.slots.left_again(endpoint).min(1);
         if !endpoint.held || endpoint.health.probe_at > now || limit == 0 {
@@ -179,7 +182,7 @@ impl Taking {
         Ok(())
     }
 
-    /// A quarter of the endpoint's slots, too, is for first attempts, and the last one, as long as there are any.
+    /// A quarter of the endpoint's slots, and its last slot, are kept for first attempts while there are any.
     async fn again(&mut self, tx: &mut Tx, endpoint: &Busy, limit: u32) -> Result<(), StoreError> {
         let again = endpoint.again || endpoint.releasing;
         if again { self.queue(tx, endpoint, Queue::Again, limit).await } else { Ok(()) }
@@ -208,12 +211,12 @@ impl Taking {
     }
 }
 
-/// Whether what was never attempted has waited for a probe for long enough.
+/// Whether an event that was never attempted has waited long enough for a probe.
 fn is_overdue(health: &Health, now: Timestamp) -> bool {
     health.probed_at.max(health.since) <= now.minus(schedule::FIRST_WAIT_MAX)
 }
 
-/// Whether something may be attempted, as far as one can see from outside.
+/// Whether something may be attempted, as far as the endpoint's row shows.
 fn is_due(endpoint: &Busy, now: Timestamp) -> bool {
     let Busy { health, releasing, first, again, lapsed, waiting, held, any, .. } = endpoint;
     let may_probe = health.probe_at <= now;

@@ -1,9 +1,10 @@
 //! Connections to receivers: only to addresses that were vetted for the webhook whose event is sent.
 //!
-//! A name is looked up by us before an attempt is claimed, every address is vetted at each new connection, and one of those is connected to,
-//! with the name as SNI and Host. Addresses in the URL never reach a resolver and are vetted here. No redirects, no proxies.
-//! Webhooks that may reach different networks never share a connection: each set of networks has a client of its own.
-//! What went wrong is reported in closed words first, which may be logged; what follows them may name the receiver.
+//! We resolve a name before an attempt is claimed. Every address is vetted at each new connection, and the connection
+//! goes to one of them, with the name as SNI and Host. An address in the URL never reaches a resolver and is vetted
+//! here. No redirects, no proxies. Webhooks that may reach different networks never share a connection: each set of
+//! networks has a client of its own. An error begins with one of a fixed set of phrases, which may be logged; what
+//! follows may name the receiver.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -20,9 +21,10 @@ use url::Url;
 use crate::resolver::{ResolveError, Resolver};
 use crate::webhook::{AllowedNetworks, Scheme, Target, WebhookUrlError, target, vet_address};
 
-/// How many sets of networks keep their connections; beyond it all begin anew.
+/// How many sets of networks keep their connections. Beyond this number all clients are made anew.
 const CLIENTS_MAX: usize = 64;
-/// After which a connection that nobody uses is given up: each is a file of the process, and a burst leaves up to eight to each receiver.
+/// An unused connection is closed after this time. Each is a file of the process, and a burst leaves up to eight to
+/// each receiver.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The clients that requests are made with.
@@ -43,18 +45,18 @@ impl Clients {
     /// # Errors
     /// When no client can be built, for example without any root certificates.
     pub(super) fn new(resolver: Resolver) -> reqwest::Result<Self> {
-        // Installed once per process; a second time changes nothing.
+        // Installed once per process; a second call changes nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let clients = Clients { resolver, made: Mutex::default() };
-        // Most webhooks reach the internet only; what is wrong with building clients shows now.
+        // Most webhooks reach the internet only. If clients cannot be built at all, that shows now.
         clients.client(Scheme::Https, &AllowedNetworks::default())?;
         Ok(clients)
     }
 
-    /// The client for a webhook's URL, when it may be sent to at all.
+    /// The client for a webhook's URL, if it may be sent to at all.
     ///
     /// # Errors
-    /// In words for operators.
+    /// A message for operators.
     pub(super) fn for_url(&self, url: &Url, allowed: &AllowedNetworks) -> Result<reqwest::Client, String> {
         let refused = |error: WebhookUrlError| format!("its URL may not be sent to: {error}");
         if let Target::Address(address) = target(url).map_err(refused)? {
@@ -64,16 +66,16 @@ impl Clients {
         self.client(scheme, allowed).map_err(describe)
     }
 
-    /// Whether an attempt at this URL has no name to wait for; else that is asked for.
+    /// Whether an attempt at this URL has no name to wait for. If it has, the name is asked for.
     pub(super) fn is_looked_up(&self, url: &str) -> bool {
         match Url::parse(url).map(|url| target(&url)) {
             Ok(Ok(Target::Name(name))) => self.resolver.is_looked_up(&name),
-            // Nothing to look up; what is wrong with it the attempt will say.
+            // There is no name to resolve. If the URL is wrong, the attempt will report it.
             Ok(Ok(Target::Address(_)) | Err(_)) | Err(_) => true,
         }
     }
 
-    /// Done when a name was answered for that somebody waits for.
+    /// Done when a name was answered for that an attempt waits for.
     pub(super) async fn answered(&self) {
         self.resolver.answered().await;
     }
@@ -106,7 +108,7 @@ impl Resolve for Guard {
     }
 }
 
-/// A client that goes where it is told and nowhere else.
+/// A client that connects to the vetted addresses and nowhere else.
 fn build(guard: Guard) -> reqwest::Result<reqwest::Client> {
     let is_encrypted = guard.scheme == Scheme::Https;
     let builder = reqwest::Client::builder()
@@ -114,22 +116,22 @@ fn build(guard: Guard) -> reqwest::Result<reqwest::Client> {
         .dns_resolver(Arc::new(guard))
         .redirect(Policy::none())
         .no_proxy()
-        // What an answer says is of little use; unpacking a hostile one is work for nothing.
+        // We hardly use what an answer contains, and unpacking a hostile one would be work for nothing.
         .no_gzip()
         .pool_idle_timeout(IDLE_TIME_MAX)
         .user_agent(concat!("Landfall/", env!("CARGO_PKG_VERSION")));
-    // The system's certificates are read for each client that has a use for them.
+    // The system's certificates are read only for clients that use TLS.
     if is_encrypted { builder.build() } else { builder.tls_certs_only([]).build() }
 }
 
-/// An error in one line: its kind in closed words, and behind a colon its causes.
+/// An error in one line: its kind, one of a fixed set of phrases, then a colon and its causes.
 pub(super) fn describe(error: reqwest::Error) -> String {
     let error = error.without_url();
     let causes = error.source().map_or_else(String::new, |cause| format!(": {}", with_causes(cause)));
     format!("{error} ({}){causes}", kind(&error))
 }
 
-/// What was in the way; no name, no address, nothing that the other side chose.
+/// The kind of an error, without a name, an address, or any text that the other side chose.
 fn kind(error: &reqwest::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -141,7 +143,7 @@ fn kind(error: &reqwest::Error) -> String {
             return if is_of_certificate { "certificate not accepted" } else { "no TLS" }.to_owned();
         }
         cause = match error.downcast_ref::<io::Error>().map(|error| (error.get_ref(), error.kind())) {
-            // What it holds is not its source.
+            // The error inside is not its `source`.
             Some((Some(inner), _)) => Some(inner),
             Some((None, kind)) => return kind.to_string(),
             None => error.source(),

@@ -1,14 +1,15 @@
-//! How often the log says that attempts at a webhook fail: a client may register a thousand that all do, many times a second.
+//! How often the log says that attempts at a webhook fail. A client may register a thousand webhooks that all fail,
+//! many times a second.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::time::Timestamp;
 
-/// Between two lines about one webhook. What happened to each event is on record (`landfall event show`).
+/// The time between two lines about one webhook. Each result is on record (`landfall event show`).
 const EVERY: Duration = Duration::from_secs(60);
 
-/// The webhooks of which something was said within that time.
+/// The webhooks that were logged within that time.
 #[derive(Debug, Default)]
 pub(super) struct Complaints(HashMap<String, Last>);
 
@@ -19,9 +20,10 @@ struct Last {
 }
 
 impl Complaints {
-    /// How many failures were left out since the last line, where it is time for another; else this one is, too.
+    /// How many failures were left out since the last line, if another line is due. If not, this failure is counted
+    /// too.
     pub(super) fn left_out(&mut self, webhook: &str, now: Timestamp) -> Option<u64> {
-        // Also when the clock went back.
+        // Not so if the clock went back.
         let is_recent = |last: &Last| last.at <= now && now.since(last.at) < EVERY;
         if let Some(last) = self.0.get_mut(webhook).filter(|last| is_recent(last)) {
             last.left_out += 1;

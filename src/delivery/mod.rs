@@ -1,9 +1,10 @@
 //! Delivers events to webhooks and sinks: claimed for a time, sent, acknowledged.
 //!
-//! Promises: at least once; in order per deposit at each webhook; nothing is dropped. A transaction is never open
-//! while a receiver is waited for. What a crash interrupts is claimed again when its lease ends.
+//! Promises: at least once; in order per deposit at each webhook; nothing is dropped. No transaction is open while a
+//! receiver is waited for. What a crash interrupts is claimed again when its lease ends.
 //!
-//! It does not know chains or deposits: only rows with bytes to send. How an attempt is made is `send`'s alone.
+//! It knows neither chains nor deposits: only rows with bytes to send. How an attempt is made is decided by `send`
+//! alone.
 
 mod acknowledge;
 mod ahead;
@@ -42,17 +43,17 @@ pub use nats::{DUPLICATE_WINDOW, Nats, NatsOptions, REPLICAS_MAX};
 
 /// Longer than an attempt can take, so that nobody else takes over one that is still under way.
 const LEASE: Duration = Duration::from_secs(60);
-/// How often new events are looked for.
+/// How often new events are searched for.
 const POLL: Duration = Duration::from_millis(100);
-/// How often that is done in a tick while names are looked up: for longer than one may take.
+/// How often a tick claims again while names are being resolved: together longer than a name may take.
 const NAME_POLLS_MAX: u32 = 60;
-/// How soon again when there is more.
+/// How soon it claims again if more is due.
 const POLL_FOR_MORE: Duration = Duration::from_millis(10);
 const POLL_AFTER_ERROR: Duration = Duration::from_secs(1);
-/// How long after the first time that what has ended cannot be written down, once it is to stop, it is tried again. Who stops the
-/// process may cut that short.
+/// For how long a stopping process tries again to record ended attempts, counted from the first failure. The supervisor
+/// may cut that short.
 const ACKNOWLEDGE_AFTER_STOP: Duration = Duration::from_secs(5);
-/// What has ended is written down together after this time, or when there is so much of it.
+/// Ended attempts are recorded together after this time, or when there are [`ACKNOWLEDGE_MAX`].
 const ACKNOWLEDGE_AFTER: Duration = Duration::from_millis(20);
 const ACKNOWLEDGE_MAX: usize = 100;
 
@@ -64,7 +65,7 @@ pub struct Delivery {
     nats: Option<Arc<Nats>>,
     clock: Clock,
     random: fn() -> u64,
-    /// Where the numbers of this process's claims begin.
+    /// The number at which this process's claims begin.
     owner: u64,
     ahead: Arc<Mutex<Ahead>>,
     complaints: Arc<Mutex<Complaints>>,
@@ -81,16 +82,16 @@ pub struct Delivered {
 /// A delivery, and how its attempt went; `None` when it was not made.
 type Attempted = (Claimed, Option<AttemptLog>);
 
-/// Attempts under way, and those that have ended and are not on record yet: these keep their slots.
+/// Attempts under way, and ended ones that are not on record yet. Both hold their slots.
 #[derive(Debug, Default)]
 struct Work {
     attempts: JoinSet<Attempted>,
     ended: Vec<Ended>,
     slots: Slots,
     acknowledge_at: Option<Instant>,
-    /// What has ended could not be written down, for the store did not take it.
+    /// The store refused to record the ended attempts.
     is_behind: bool,
-    /// When that is given up, where it is to stop.
+    /// When a stopping process gives up recording them.
     give_up_at: Option<Instant>,
 }
 
@@ -111,7 +112,7 @@ impl Delivery {
         })
     }
 
-    /// Looks names up with `resolver`.
+    /// Resolves names with `resolver`.
     ///
     /// # Errors
     /// As [`Delivery::new`].
@@ -148,7 +149,8 @@ impl Delivery {
         Ok(done)
     }
 
-    /// Where all that is due is due at names that were not answered for, it waits until one of them is, or is asked for in vain.
+    /// Claims. If everything that is due waits for names, it waits until one of them is answered, or its time for an
+    /// answer is over.
     async fn claim_awaiting_names(&self, slots: &Slots) -> Result<Found, StoreError> {
         for _ in 0..NAME_POLLS_MAX {
             let found = self.claim(slots).await?;
@@ -160,21 +162,22 @@ impl Delivery {
         self.claim(slots).await
     }
 
-    /// Claims, attempts and acknowledges until `stop`; what is under way then is finished first.
+    /// Claims, attempts and acknowledges until `stop`, then finishes what is under way.
     pub async fn run(self, pulse: Pulse, stop: CancellationToken) {
         let mut work = Work::default();
         let mut claim_at = Instant::now();
         loop {
-            // Whoever looks at the pulse goes by this machine's clock.
+            // Readers of the pulse compare it with this machine's clock.
             pulse.beat(self.shared.as_ref().map_or(&self.clock, SharedClock::own).now());
-            // When the leases of what could not be written down have ended, a claim would take it for what nobody heard of.
+            // While ended attempts are not on record, nothing is claimed: once their leases end, a claim would make
+            // these attempts again.
             let may_claim = work.slots.are_free() && !work.is_behind && !stop.is_cancelled();
             let due = work.due();
             tokio::select! {
                 Some(ended) = work.attempts.join_next() => work.end(ended),
                 () = sleep_until(due), if work.acknowledge_at.is_some() => {
                     if self.acknowledge_all(&mut work, &stop).await {
-                        // The next events of these deposits may be due, and slots are free.
+                        // The next events of these deposits may be due now, and slots are free.
                         claim_at = claim_at.min(Instant::now() + POLL_FOR_MORE);
                     }
                 }
@@ -185,7 +188,7 @@ impl Delivery {
         }
     }
 
-    /// Claims and begins; how long to wait until the next time.
+    /// Claims and begins attempts; returns the pause until the next claim.
     async fn claim_more(&self, work: &mut Work) -> Duration {
         match self.claim(&work.slots).await {
             Ok(found) => {
@@ -200,8 +203,8 @@ impl Delivery {
         }
     }
 
-    /// A process that stood still between its claim and here sends nothing: the delivery may be another's by now, and
-    /// a later event of its deposit may have arrived.
+    /// Begins attempts. A process that was paused between its claim and here sends nothing: by now the delivery may be
+    /// another's, and a later event of its deposit may have arrived.
     fn begin(&self, work: &mut Work, found: Found) {
         let Found { claimed, slots, begin_by, begin_within, .. } = found;
         work.slots = slots;
@@ -217,8 +220,8 @@ impl Delivery {
         }
     }
 
-    /// Records what has ended; whether all of it is done with. A store that is away is waited for, also for some time once
-    /// it is to stop: what arrived meanwhile would be sent twice otherwise.
+    /// Records the ended attempts; whether all of them are done. It waits for a store that is away, for some time even
+    /// after `stop`: otherwise the events that arrived would be sent twice.
     async fn acknowledge_all(&self, work: &mut Work, stop: &CancellationToken) -> bool {
         let (done, error) = match self.acknowledge(&work.ended).await {
             Ok(_) => (work.ended.len(), None),
@@ -248,7 +251,7 @@ impl Work {
                 warn!("{claimed:?} is not made: too little of its lease is left");
                 return self.slots.free(&claimed);
             }
-            // Its slot would be lost: the whole worker ends, and is reported.
+            // Its slot would be lost, so the whole worker ends, and is reported.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
         let now = Instant::now();
@@ -258,7 +261,7 @@ impl Work {
         }
     }
 
-    /// The first so many of what has ended are done with.
+    /// The first `count` of the ended attempts are done.
     fn acknowledged(&mut self, count: usize) {
         self.ended.drain(..count).for_each(|(claimed, _)| self.slots.free(&claimed));
         self.acknowledge_at = None;

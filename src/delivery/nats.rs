@@ -1,11 +1,12 @@
 //! The sink that publishes events to a stream of NATS JetStream.
 //!
-//! Promises: an event counts as delivered only when the stream's server has said that it stores it. Each is published under its
-//! own id, and the stream keeps ids for seven days: what is sent again, because nobody knows the outcome, is stored
-//! once. While the stream cannot be reached, or is not what it must be (`stream`), nothing is claimed for it: events wait
-//! and no attempt is spent.
+//! Promises: an event counts as delivered only when the stream's server has confirmed that it is stored. Each event is
+//! published under its own id, and the stream keeps ids for seven days: an event that is sent again, because its result
+//! is not known, is stored once. While the stream cannot be reached, or is not as it must be (`stream`), nothing is
+//! claimed for it. The events wait and no attempt is spent.
 //!
-//! A connection is used until it breaks, then another is made: what was under way on it ends at once, as not known.
+//! A connection is used until it breaks, then another is made. What was under way on it ends at once, with an unknown
+//! result.
 
 mod link;
 mod stream;
@@ -29,7 +30,7 @@ use link::Link;
 pub use link::NatsOptions;
 pub use stream::{DUPLICATE_WINDOW, REPLICAS_MAX};
 
-/// How often the stream is looked at, and our word about it repeated.
+/// How often the stream is checked, and its state recorded again.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(5);
@@ -38,11 +39,11 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Nats {
     options: NatsOptions,
-    /// Of this process.
+    /// Names this process.
     owner: String,
-    /// There while the stream is there and as it must be.
+    /// Set while the stream is there and as it must be.
     link: Mutex<Option<Link>>,
-    /// What was last told to the log, so that it is reported once.
+    /// What was logged last, so that it is logged once.
     reported: Mutex<(Option<State>, String)>,
 }
 
@@ -52,7 +53,7 @@ impl Nats {
         Nats { options, owner, link: Mutex::default(), reported: Mutex::default() }
     }
 
-    /// Events are kept for the stream from now on.
+    /// From now on events are kept for the stream.
     ///
     /// # Errors
     /// When the store fails.
@@ -67,7 +68,7 @@ impl Nats {
         format!("nats:{}", self.options.stream)
     }
 
-    /// Keeps a connection and looks at the stream, until `stop`.
+    /// Keeps a connection and checks the stream, until `stop`.
     pub async fn run(&self, db: Db, clock: Clock, random: fn() -> u64, pulse: Pulse, stop: CancellationToken) {
         let mut retry = Retry::new(RETRY_FIRST, RETRY_MAX);
         let keep = async {
@@ -88,8 +89,8 @@ impl Nats {
         self.set(None);
     }
 
-    /// Looks at the stream now and then, until the connection breaks or this server cannot reach the stream; whether it
-    /// could before.
+    /// Checks the stream now and then, until the connection breaks or this server cannot reach the stream. Returns
+    /// whether it could be reached before.
     async fn keep(&self, link: Link, db: &Db, clock: &Clock, pulse: &Pulse) -> bool {
         let mut was_there = false;
         while !link.broken.is_cancelled() {
@@ -108,7 +109,7 @@ impl Nats {
                     }
                 }
             }
-            // Neither end is an error: the connection broke, or it is time to look again.
+            // Neither result is an error: the connection broke, or the next check is due.
             let _ = tokio::time::timeout(CHECK_EVERY, link.broken.cancelled()).await;
         }
         self.set(None);
@@ -155,15 +156,15 @@ impl Nats {
         link.filter(|link| !link.broken.is_cancelled())
     }
 
-    /// Whether it makes sense to claim anything for it.
+    /// Whether events should be claimed for it.
     pub(super) fn is_up(&self) -> bool {
         self.link().is_some()
     }
 
-    /// Publishes an event and waits for the stream's word; where it stands there.
+    /// Publishes an event and waits until the stream confirms it; returns its place in the stream.
     ///
     /// # Errors
-    /// In words for operators. It may have been stored all the same.
+    /// A message for operators. The event may have been stored all the same.
     pub(super) async fn publish(&self, claimed: &Claimed) -> Result<String, String> {
         let link = self.link().ok_or("there is no connection to the stream")?;
         tokio::select! {

@@ -1,31 +1,31 @@
-//! When an event that did not arrive is sent again: a table, for seven days; then it is held, and of all that an
-//! endpoint has in this way one is attempted every six hours, for ever. Nothing is ever dropped; an event that did not
-//! arrive keeps back the later ones of its own deposit only.
+//! When an event that did not arrive is sent again. A table gives the waits for seven days; then the event is held. Of
+//! all held events of an endpoint one is attempted every six hours, for ever. Nothing is ever dropped. An event that
+//! did not arrive holds up only the later ones of its own deposit.
 
 use std::time::Duration;
 
 use landfall_chain::retry::jitter;
 
-/// The waits after the first, second, third .. attempt that failed.
+/// The waits after the first, second, third .. failed attempt.
 const WAITS_SECS: [u64; 10] = [2, 5, 15, 60, 5 * 60, 15 * 60, 30 * 60, 60 * 60, 2 * 60 * 60, 4 * 60 * 60];
 pub(super) const LAST_WAIT: Duration = Duration::from_secs(6 * 60 * 60);
-/// What was never attempted waits no longer than this for the probe of an endpoint that fails.
+/// An event that was never attempted waits no longer than this for a probe of a failing endpoint.
 pub(super) const FIRST_WAIT_MAX: Duration = Duration::from_secs(10 * 60);
-/// A webhook that fails is probed at least once a minute for so long.
+/// For so long a failing webhook is probed at least once a minute.
 pub(super) const PROBED_OFTEN: Duration = Duration::from_secs(60 * 60);
 pub(super) const PROBED_OFTEN_WAIT_MAX: Duration = Duration::from_secs(60);
-/// So many attempts take seven and a half days, some hours more or less by chance; then it is held.
+/// So many attempts take seven and a half days, give or take some hours of jitter; then the event is held.
 const ATTEMPTS_MAX: u32 = 40;
-/// What a receiver may ask for in any case.
+/// A receiver may always ask for a wait up to this.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// Whether one that failed so often is held.
+/// Whether an event that has failed so often is held.
 pub(super) fn is_held(failures: u32) -> bool {
     failures >= ATTEMPTS_MAX
 }
 
-/// How long to wait after the `failures`-th attempt in a row has failed (1 for the first): by the table, moved by up to a
-/// fifth by `random`; longer when the receiver asks for it, up to twice as long or ten minutes.
+/// How long to wait after the `failures`-th failed attempt in a row (1 for the first): the table's wait, changed by up
+/// to a fifth by `random`. Longer if the receiver asks for it, up to twice the wait or ten minutes, whichever is more.
 pub(super) fn wait_after(failures: u32, retry_after: Option<Duration>, random: u64) -> Duration {
     let index = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
     let step = WAITS_SECS.get(index).map_or(LAST_WAIT, |secs| Duration::from_secs(*secs));
@@ -33,7 +33,7 @@ pub(super) fn wait_after(failures: u32, retry_after: Option<Duration>, random: u
     retry_after.map_or(step, |asked| asked.clamp(step, RETRY_AFTER_MAX.max(2 * step)))
 }
 
-/// The longest that [`wait_after`] reports, whatever a receiver asks for and chance adds.
+/// The longest wait that [`wait_after`] can give, whatever a receiver asks for and with any `random`.
 pub(super) fn longest_wait(failures: u32) -> Duration {
     const MOST_JITTER: u64 = 400;
     wait_after(failures, Some(Duration::MAX), MOST_JITTER)

@@ -1,5 +1,6 @@
-//! One attempt: sign, POST, read a little of the answer; or publish. Only a 2xx or a stream's word within the time is
-//! "delivered"; every other answer, and none, is "not known to have arrived" and is sent again.
+//! One attempt: sign, POST, read a little of the answer; or publish. "Delivered" is only a 2xx, or a stream's
+//! confirmation, within the time. Every other answer, and none, means "not known to have arrived", and the event is
+//! sent again.
 
 use std::time::Duration;
 
@@ -15,15 +16,15 @@ use crate::store::sinks::Kind;
 use crate::time::{Clock, Timestamp};
 use crate::webhook::sign;
 
-/// For the whole attempt: name, connection, TLS, answer, body.
+/// The time for the whole attempt: name, connection, TLS, answer, body.
 pub(super) const ATTEMPT_TIME_MAX: Duration = Duration::from_secs(15);
-/// Behind so many bytes of the body nothing more is asked for: what the connection has received by then is at most its next
-/// buffer, and is dropped.
+/// After so many bytes of the body nothing more is read. At most the connection's next buffer has been received by
+/// then, and is dropped.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024;
-/// How much of it is kept.
+/// How many bytes of the body are kept.
 const RESPONSE_HEAD_BYTES: usize = 1024;
 
-/// Makes the attempt. Delivered when the log's error is empty.
+/// Makes the attempt. It was delivered if the log's error is empty.
 pub(super) async fn attempt(clients: &Clients, nats: Option<&Nats>, claimed: &Claimed, clock: &Clock) -> AttemptLog {
     let started_at = clock.now();
     let mut log = AttemptLog {
@@ -45,7 +46,7 @@ pub(super) async fn attempt(clients: &Clients, nats: Option<&Nats>, claimed: &Cl
         Ok(Err(error)) => log.error = error,
         Err(_) => log.error = format!("no complete answer within {} s", ATTEMPT_TIME_MAX.as_secs()),
     }
-    // PostgreSQL's TEXT does not take NUL.
+    // PostgreSQL's TEXT refuses NUL.
     for text in [&mut log.error, &mut log.response_head] {
         *text = text.replace('\0', "\u{fffd}");
     }

@@ -1,5 +1,5 @@
-//! Deliveries of several machines go by one clock: the database's. Leases are times, and a machine whose clock is ahead
-//! would take those of all others for ended; one whose clock is behind would lose its own to them.
+//! Deliveries on several machines use one clock, the database's. Leases are times: a machine whose clock is ahead would
+//! see the leases of others as ended, and one whose clock is behind would lose its own to others.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,14 +12,14 @@ use crate::delivery::Delivery;
 use crate::store::{StoreError, shared_clock};
 use crate::time::{Clock, Timestamp};
 
-/// How often it is looked at.
+/// How often the clocks are compared.
 const EVERY: Duration = Duration::from_secs(60);
 /// An answer that took longer says too little.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Clocks that differ by less are as good as one: a lease leaves time for it.
+/// Clocks that differ by less count as one: the lease has time to spare for it.
 pub(super) const DIFFERENCE_MAX: Duration = Duration::from_secs(10);
 
-/// How far the database's clock is ahead of this machine's; 0 while they are as good as one.
+/// How far the database's clock is ahead of this machine's; 0 while the two count as one.
 #[derive(Clone, Debug)]
 pub(super) struct SharedClock {
     own: Clock,
@@ -28,7 +28,7 @@ pub(super) struct SharedClock {
 }
 
 impl SharedClock {
-    /// This machine's.
+    /// This machine's clock.
     pub(super) fn own(&self) -> &Clock {
         &self.own
     }
@@ -40,7 +40,7 @@ impl SharedClock {
 }
 
 impl Delivery {
-    /// Goes by the database's clock from here on, where machines share one.
+    /// Uses the database's clock from now on, where machines share a database.
     #[must_use]
     pub fn by_the_shared_clock(self) -> Self {
         let (own, ahead_us) = (self.clock.clone(), Arc::new(AtomicI64::new(0)));

@@ -1,9 +1,9 @@
-//! How many attempts may be under way: in all, of those made again, and at each endpoint.
+//! How many attempts may be under way: in all, of those that are repeated, and at each endpoint.
 //!
-//! Promises: what was attempted before leaves a quarter of all slots to first attempts, and of that quarter an endpoint
-//! gets one, when none of its first attempts is under way: 48 slow endpoints that take all they may leave one each to 128 others.
-//! Where more are slow all wait for them, 15 s at a time, until they fail so often that their breakers open. Counts what a claim
-//! has leased, from then until it is on record.
+//! Promises: repeated attempts leave a quarter of all slots to first attempts. From that quarter an endpoint gets one
+//! slot while none of its first attempts is under way. So 48 slow endpoints that take all they may leave one each to
+//! 128 others. If more endpoints are slow, all wait for them, 15 s at a time, until they have failed often enough to
+//! open their breakers. An attempt counts from its claim until its result is on record.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ use crate::store::endpoints::Busy;
 
 /// How many attempts are under way at once, at all endpoints together.
 const IN_FLIGHT_MAX: u32 = 512;
-/// So many are for everybody, and for attempts that are made again. The others are for the first one of each endpoint.
+/// So many slots are for all attempts, repeated ones too. The others are for the first one of each endpoint.
 const SHARED_MAX: u32 = IN_FLIGHT_MAX / 4 * 3;
 /// How many attempts at one endpoint are under way at once.
 pub(super) const ENDPOINT_IN_FLIGHT_MAX: u32 = 8;
 
-/// What is under way in this process.
+/// The attempts under way in this process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Slots {
     all: Count,
@@ -46,12 +46,12 @@ impl Slots {
         self.of(endpoint).sum() == 0
     }
 
-    /// How many that were attempted before may be begun at an endpoint.
+    /// How many repeated attempts may begin at an endpoint.
     pub(super) fn left_again(&self, endpoint: &Busy) -> u32 {
         self.own(endpoint).min(self.shared())
     }
 
-    /// How many first attempts may be begun at an endpoint.
+    /// How many first attempts may begin at an endpoint.
     pub(super) fn left_first(&self, endpoint: &Busy) -> u32 {
         let reserved = u32::from(self.of(endpoint).first == 0 && self.are_free());
         self.own(endpoint).min(self.shared().max(reserved))
@@ -66,7 +66,7 @@ impl Slots {
         }
     }
 
-    /// Gives back what [`Slots::take`] took for one of them.
+    /// Gives back the slot that [`Slots::take`] took for one of them.
     pub(super) fn free(&mut self, claimed: &Claimed) {
         let [first, again] = [claimed.is_first(), !claimed.is_first()].map(u32::from);
         let less =

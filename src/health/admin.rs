@@ -1,8 +1,8 @@
-//! The admin listener: `/livez`, `/readyz`, `/status`. For machines beside this one; no key, so bound to loopback by
-//! default.
+//! The admin listener: `/livez`, `/readyz`, `/status`. For programs on this machine: it asks for no key, so it listens
+//! on loopback by default.
 //!
-//! `/livez` says that the workers' loops turn, and asks neither store nor node: a store that is down must not make
-//! a supervisor restart everything.
+//! `/livez` reports that the workers' loops run, and asks neither store nor node: while a store is down, a supervisor
+//! must not restart everything.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -20,7 +20,7 @@ use crate::hosts;
 use crate::store::Db;
 use crate::time::{Clock, Pulse};
 
-/// What there is to ask once the store is open: the store, the pulses of the workers, and which chains are followed.
+/// What can be asked once the store is open: the store, the workers' pulses, and the chains that are followed.
 #[derive(Debug)]
 pub struct Started {
     pub db: Db,
@@ -34,7 +34,8 @@ struct Admin {
     clock: Clock,
 }
 
-/// The admin routes, under an address, `localhost` or `host`. While `started` is empty, the store is being waited for: alive, but not ready.
+/// The admin routes, under an address, `localhost` or `host`. While `started` is empty, the process waits for the
+/// store: it is alive, but not ready.
 pub fn router(started: Arc<OnceLock<Started>>, clock: Clock, host: Option<String>) -> Router {
     let routes = Router::new()
         .route("/livez", get(livez))

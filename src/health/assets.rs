@@ -1,6 +1,6 @@
-//! What a chain says of a listed asset, as `status` shows it.
+//! What a chain reports of a listed asset, as `status` shows it.
 //!
-//! It repeats what is on record, and judges nothing: that something differs is an incident already.
+//! It repeats the record, and judges nothing: a difference is an incident already.
 
 use std::fmt;
 
@@ -8,29 +8,30 @@ use serde::Serialize;
 
 use crate::store::asset_facts::AssetRow;
 
-/// A listed asset; what is null was not reported, or is not so.
+/// A listed asset. A null field was not reported, or does not apply.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct AssetReport {
     pub symbol: String,
     /// The contract or mint.
     pub asset: String,
-    /// What keeps it; null while the chain never told anything of it, and where there is no code at its address.
+    /// The program that keeps it. Null while the chain has reported nothing of it, and where there is no code at its
+    /// address.
     pub program: Option<String>,
     pub decimals: Option<u8>,
     pub extensions: Vec<String>,
-    /// Those by which others than its owner may move, stop, hide or shrink a holding.
+    /// The powers by which others than its owner may move, stop, hide or shrink a holding.
     pub risks: Vec<String>,
     pub freeze_authority: Option<String>,
     pub permanent_delegate: Option<String>,
-    /// What is kept of each transfer: hundredths of a percent, and at most so many base units.
+    /// The fee of each transfer: hundredths of a percent, and at most so many base units.
     pub transfer_fee_basis_points: Option<u16>,
     pub transfer_fee_maximum: Option<String>,
     /// How it differs from the configuration; empty when it does not.
     pub differs: String,
     pub reported_at: Option<String>,
-    /// Why the last look reported nothing; empty when it did.
+    /// Why the last reading failed; empty if it did not.
     pub reason: String,
-    /// Nothing of it is CONFIRMED.
+    /// Whether its deposits are held: nothing of it is CONFIRMED.
     pub held: bool,
 }
 
@@ -57,7 +58,7 @@ impl AssetReport {
         }
     }
 
-    /// What its keeper says of it, in words.
+    /// What its program reports of it, as phrases.
     fn terms(&self) -> Vec<String> {
         let program = self.program.iter().map(|program| format!("kept by {program}"));
         let decimals = self.decimals.map(|decimals| format!("{decimals} decimals"));

@@ -1,5 +1,5 @@
-//! Balances in the status report: which tokens nobody reports, and which addresses, and since when. What is not reported is not
-//! refreshed, and what was never reported is no balance at all, so it is a fault.
+//! Balances in the status report: tokens and addresses that no endpoint reports, and since when. Without a report a
+//! balance is not refreshed, and without a first one it is not known at all, so this is a fault.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::store::balances::{self, Unreported};
 use crate::store::{Connection, StoreError};
 use crate::time::Timestamp;
 
-/// How long something may be unreported.
+/// How long a balance may be without a report.
 const UNREPORTED_MAX: Duration = Duration::from_secs(30 * 60);
 /// How many addresses are named.
 const NAMED_MAX: usize = 3;
 
-/// What is to be warned of, in words that stay the same while it lasts.
+/// The alarms. Their texts stay the same while a fault lasts.
 pub(super) async fn alarms(
     connection: &mut impl Connection,
     chain: Chain,

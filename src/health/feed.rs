@@ -1,5 +1,5 @@
-//! The feed in the status report: how far it is numbered, and since when an event waits for its number. Who reads the
-//! feed gets no event before that, so a feed that stands still is a fault.
+//! The feed in the status report: how far it is numbered, and since when an event waits for its number. Readers of the
+//! feed get no event before that, so a feed that stands still is a fault.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! What the store says of the watchers and the queue: the status report, and whether all is well.
+//! What the store shows of the watchers and the queue: the status report, and whether all is well.
 //!
-//! Reads the store and never a node: it reports the same from every process.
+//! It reads the store and never a node, so every process reports the same.
 
 mod admin;
 mod assets;
@@ -30,9 +30,9 @@ pub use nobodys::NobodysReport;
 pub use sinks::SinkReport;
 pub use webhooks::{FailureReport, WebhookReport};
 
-/// What an alarm of an open incident begins with.
+/// The beginning of an alarm of an open incident.
 const INCIDENT: &str = "incident ";
-/// A watcher that has said nothing for so long is not there.
+/// A watcher that has reported nothing for so long counts as gone.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
 
 /// `status --json`.
@@ -56,23 +56,23 @@ pub struct ChainReport {
     pub cursor: Option<u64>,
     /// How many blocks the cursor is behind the newest.
     pub lag_blocks: Option<u64>,
-    /// How long ago the cursor last stood at the newest block; null when it never did.
+    /// How long ago the cursor was last at the newest block; null if it never was.
     pub lag_secs: Option<u64>,
     pub proof: String,
     pub endpoints: Vec<EndpointReport>,
-    /// Up to which block the native currency is complete; null where a network is not traced.
+    /// The block up to which the native currency is complete; null where a network is not traced.
     pub traced: Option<u64>,
-    /// How long ago every connected block was traced; null when that never was, or nothing is traced.
+    /// How long ago every connected block was traced; null if that never was so, or nothing is traced.
     pub traces_lag_secs: Option<u64>,
-    /// Why traces do not get on; empty when all is well.
+    /// Why traces are behind; empty when all is well.
     pub traces_reason: String,
     /// What waits for a second witness, and why; empty when nothing does.
     pub traces_alarm: String,
-    /// How many of these are of final blocks and were tried often.
+    /// How many of these are in final blocks and were tried often.
     #[serde(skip)]
     unwitnessed_for_long: u64,
-    /// The newest block on record whose trace two endpoints reported, and the newest that is one endpoint's word; null where
-    /// there is none.
+    /// The newest block on record whose trace two endpoints reported, and the newest whose trace only one reported.
+    /// Null if there is none.
     pub traces_by_two: Option<u64>,
     pub traces_by_one: Option<u64>,
     /// How many blocks are put off because they cannot be traced, and why one of them is.
@@ -80,17 +80,17 @@ pub struct ChainReport {
     pub traces_put_off_reason: String,
     #[serde(skip)]
     is_traced: bool,
-    /// What a person should look at: finality that stalls, endpoints that do not agree, open incidents.
+    /// What a person should check: finality that stalls, endpoints that do not agree, open incidents.
     pub alarms: Vec<String>,
-    /// Operators' words in place of a rule, while they count.
+    /// Operators' overrides that are in force.
     pub overrides: Vec<OverrideReport>,
-    /// What the chain itself says of the assets that are listed; nothing on a chain that says nothing of them.
+    /// What the chain itself reports of the listed assets; empty on a chain that reports nothing of them.
     pub assets: Vec<AssetReport>,
     /// Watched addresses that became nobody's after they were added, at most 20.
     pub nobodys: Vec<NobodysReport>,
     #[serde(skip)]
     silent_secs: u64,
-    /// How far ahead of this machine's clock its last sign of life is.
+    /// How far ahead of this machine's clock the watcher's last report is.
     #[serde(skip)]
     ahead_secs: u64,
 }
@@ -101,7 +101,7 @@ pub struct EndpointReport {
     pub state: String,
     pub reason: String,
     pub latest: Option<u64>,
-    /// How long its requests take: a moving average; null before the first answer.
+    /// Its latency: a moving average; null before the first answer.
     pub latency_ms: Option<u64>,
 }
 
@@ -119,7 +119,7 @@ pub struct EventsReport {
     pub pending: u64,
     /// The age of the oldest of their events.
     pub oldest_secs: Option<u64>,
-    /// For how long the oldest has been due that nothing keeps back.
+    /// For how long the oldest delivery has been due that nothing holds up.
     pub oldest_due_secs: Option<u64>,
 }
 
@@ -159,8 +159,8 @@ impl Status {
         Ok(Status { chains, events, feed, webhooks, sinks })
     }
 
-    /// Without what the watchers of other chains than these reported last, where nobody has followed such a chain for 30 s.
-    /// Another process may follow it. Its open incidents are kept.
+    /// Without the watchers' old reports of chains that are not in `configured`, if nobody has followed such a chain
+    /// for 30 s. Another process may follow it. Its open incidents are kept.
     #[must_use]
     pub fn of_configured(mut self, configured: &BTreeSet<Chain>) -> Self {
         for report in &mut self.chains {
@@ -202,7 +202,7 @@ impl ChainReport {
         let ever_caught_up = status.caught_up_at != Timestamp::EPOCH;
         let of_chain = incidents.iter().filter(|incident| incident.chain == status.chain).map(alarm);
         let alarms = status.alarms.into_iter().chain(of_chain).collect();
-        // It stands below the chain's name.
+        // The line is shown below the chain's name.
         let named = format!("{}: ", status.chain);
         let reason = status.reason.strip_prefix(&named).unwrap_or(&status.reason).to_owned();
         let in_force = |decision: &Decision| decision.action.replaces_a_rule() && decision.until > now;
@@ -236,7 +236,7 @@ impl ChainReport {
         }
     }
 
-    /// With what the lane of the traces says.
+    /// With the report of the trace lane.
     fn traced(self, traces: &TraceStatus, now: Timestamp) -> Self {
         let ever_caught_up = traces.caught_up_at != Timestamp::EPOCH;
         ChainReport {
@@ -254,20 +254,20 @@ impl ChainReport {
         }
     }
 
-    /// With what was left open of traces, where the network is not traced any more.
+    /// With the doubtful deposits that are left where the network is not traced any more.
     fn doubted(self, doubts: &[Doubts]) -> Self {
         let Some(left) = doubts.iter().find(|doubts| doubts.chain.name() == self.chain) else { return self };
         let traces_alarm = unwitnessed(left.count, &left.reason);
         ChainReport { traces_alarm, unwitnessed_for_long: left.for_long, ..self }
     }
 
-    /// Deposits that would stay PENDING unless somebody looks.
+    /// Deposits that stay PENDING unless a person decides.
     fn witness_complaint(&self) -> Option<String> {
         let count = self.unwitnessed_for_long;
         (count > 0).then(|| format!("{count} of final blocks wait for long: {}", self.traces_alarm))
     }
 
-    /// A native currency that is not complete, where it should be.
+    /// The complaint if the native currency should be complete and is not.
     fn traces_complaint(&self, lag_max: Duration) -> Option<String> {
         let why = [&self.traces_reason, &self.traces_put_off_reason].into_iter().find(|reason| !reason.is_empty());
         let why = why.map_or(String::new(), |reason| format!(" ({reason})"));
@@ -283,7 +283,7 @@ impl ChainReport {
         if self.silent_secs > HEARTBEAT_MAX.as_secs() {
             return Some(format!("no sign of life for {} s; is `landfall run` running?", self.silent_secs));
         }
-        // While it is so nobody would notice that the process has ended.
+        // With such a time nobody would notice that the process has ended.
         if self.ahead_secs > HEARTBEAT_MAX.as_secs() {
             return Some(format!(
                 "its last sign of life is {} s in the future: the clock of the machine of `landfall run`, or of this one, is wrong",
@@ -321,7 +321,7 @@ impl From<EndpointRow> for EndpointReport {
     }
 }
 
-/// What a person should know of doubtful deposits; empty when there is none.
+/// What a person should know of doubtful deposits; empty if there is none.
 fn unwitnessed(count: u64, reason: &str) -> String {
     if count == 0 {
         return String::new();

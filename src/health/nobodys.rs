@@ -1,5 +1,5 @@
-//! Watched addresses that are nobody's. One that is added is refused, but a hard fork may make a precompile of it later.
-//! They are reported and are no alarm, for nobody can take them out.
+//! Watched addresses that are nobody's. Such an address is refused when it is added, but a hard fork may turn one into
+//! a precompile later. They are reported without an alarm, since nobody can remove them.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::store::{Reader, StoreError, accounts};
 
-/// How many are told of one chain.
+/// How many are reported for one chain.
 const NOBODYS_MAX: usize = 20;
 
 /// An address of an account that is nobody's.

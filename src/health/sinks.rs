@@ -1,5 +1,5 @@
 //! The sinks in the status report: whether a process publishes to each, and what waits. A sink that stands still for
-//! longer than it may is a fault, though nothing of what it waits for is lost.
+//! longer than allowed is a fault, although none of its waiting events is lost.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::time::Timestamp;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct SinkReport {
     pub id: String,
-    /// As a webhook's: ACTIVE, FAILING (it refuses what it is sent), PAUSED.
+    /// As a webhook's: ACTIVE, FAILING (it refuses events), PAUSED.
     pub status: String,
-    /// `up`, `away` (not reached), `refused` (reached, and not what it must be), `silent` (no process publishes to it).
+    /// `up`, `away` (not reached), `refused` (reached, but not as it must be), `silent` (no process publishes to it).
     pub state: &'static str,
     /// Why it is not up; empty when it is.
     pub reason: String,
-    /// For how long it has been so.
+    /// For how long this has been so.
     pub secs: u64,
     /// Events that it has not got yet.
     pub pending: u64,
-    /// For how long the first of them waits: since it was due, or was made, when it has failed already.
+    /// For how long the first of them has waited: since it was due, or since it was written if it has failed already.
     pub oldest_secs: Option<u64>,
 }
 

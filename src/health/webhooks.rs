@@ -1,5 +1,5 @@
-//! Webhooks in the status report: which of them fail, are put aside or hold events back, and whether what is due goes
-//! out. Nothing is dropped, so what nobody looks at would wait for ever.
+//! Webhooks in the status report: which of them fail, are put aside or hold events back, and whether events that are
+//! due are sent. Nothing is dropped, so events that nobody cares for would wait for ever.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::store::{Connection, StoreError};
 use crate::time::Timestamp;
 use crate::webhook::closed_words;
 
-/// A pause that holds events back for longer is probably forgotten.
+/// A pause that holds events back for longer was probably forgotten.
 const PAUSE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// So many attempts in a row take most of a day: what failed as often waits for a person.
+/// So many attempts in a row take most of a day. An event that failed so often needs a person.
 const FAILURES_MAX: u64 = 13;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -28,13 +28,13 @@ pub struct WebhookReport {
     pub since: Option<String>,
     /// Deliveries that have not arrived.
     pub pending: u64,
-    /// How many of them have failed for seven days and are tried every six hours, one for all.
+    /// How many of them have failed for seven days; one of these is tried every six hours.
     pub held: u64,
     /// For how long the oldest that is due has been due; null when none is.
     pub oldest_due_secs: Option<u64>,
-    /// How often one of them has failed in a row, of those that are tried next.
+    /// How often a delivery that is tried next has failed in a row; the highest number.
     pub failures: u64,
-    /// How one of those that have not arrived failed last; null when none failed.
+    /// How a delivery that has not arrived failed last; null if none failed.
     pub last_failure: Option<FailureReport>,
     #[serde(skip)]
     state: Status,
@@ -42,7 +42,8 @@ pub struct WebhookReport {
     state_secs: u64,
 }
 
-/// How an attempt failed, in closed words: who reads a report must not learn a client's hosts. `landfall event show` has all.
+/// How an attempt failed, as a fixed phrase: readers of a report must not see a client's hosts. `landfall event show`
+/// has the full error.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FailureReport {
     pub at: String,
@@ -85,12 +86,12 @@ impl WebhookReport {
         }
     }
 
-    /// For how long something has been due that nothing keeps back.
+    /// For how long something has been due that nothing holds up.
     pub(super) fn late_secs(&self) -> Option<u64> {
         self.oldest_due_secs.filter(|_| self.state == Status::Active)
     }
 
-    /// What a person should look at.
+    /// What a person should check.
     pub(super) fn complaints(&self, lag_max: Duration) -> Vec<String> {
         let WebhookReport { id, pending, held, failures, state, state_secs, .. } = self;
         let since = self.since.as_deref().unwrap_or("the beginning");
@@ -98,7 +99,7 @@ impl WebhookReport {
             Status::Active => self.late_secs().filter(|secs| *secs > lag_max.as_secs()).map(|secs| {
                 format!("a delivery has been due for {secs} s; is `landfall run` running, and can it keep up?")
             }),
-            // One that arrives now and then has it FAILING anew each time, and may be late all the same.
+            // If an event arrives now and then, FAILING begins anew each time, and events may be late all the same.
             Status::Failing if self.oldest_due_secs.unwrap_or_default().max(*state_secs) > lag_max.as_secs() => {
                 Some(format!(
                     "fails since {since}, {pending} deliveries wait; once it is mended, `landfall webhook resume {id} --reason TEXT` \
@@ -114,7 +115,7 @@ impl WebhookReport {
             Status::Failing | Status::Paused | Status::Deleted => None,
         };
         let held = (*held > 0).then(|| format!("{held} deliveries failed for seven days and are held"));
-        // Too few for it to be FAILING, as where a receiver cannot read one of them.
+        // Too few failures for FAILING, for example if a receiver cannot read one of the events.
         let failing = (*state == Status::Active && *failures >= FAILURES_MAX)
             .then(|| format!("a delivery failed {failures} times in a row; see `landfall event list --pending`"));
         let last = self.last_failure.as_ref().map_or_else(String::new, |failure| format!("; last failure: {failure}"));

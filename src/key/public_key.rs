@@ -1,8 +1,8 @@
 //! Public keys that sign requests: Ed25519, P-256, and RSA from 2048 bits on, as PEM of a SubjectPublicKeyInfo.
 //!
-//! Promises: the algorithm is the key's own, whatever a token says of itself; what is no point of its curve, too short, of small
-//! order, not canonical or followed by anything is refused when it is paired, not when it is first needed. Signatures are checked by `ring`,
-//! which TLS brings along; nothing here makes one.
+//! Promises: the algorithm is the key's own, whatever a token names. A bad key is refused when it is paired, not when
+//! it is first needed: one that is no point of its curve, too short, of small order, not canonical, or followed by
+//! other bytes. Signatures are checked by `ring`, which TLS needs anyway. Nothing here makes one.
 
 use curve25519_dalek::edwards::CompressedEdwardsY;
 use landfall_chain::U256;
@@ -13,9 +13,9 @@ use rustls::pki_types::SubjectPublicKeyInfoDer;
 use rustls::pki_types::pem::PemObject as _;
 use sha2::{Digest, Sha256};
 
-/// What stands before the 32 bytes of an Ed25519 key (RFC 8410, 4).
+/// The bytes before the 32 bytes of an Ed25519 key (RFC 8410, 4).
 const ED25519_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
-/// What stands before the uncompressed point of a P-256 key (RFC 5480, 2).
+/// The bytes before the uncompressed point of a P-256 key (RFC 5480, 2).
 const P256_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
@@ -42,7 +42,7 @@ pub enum Algorithm {
     Rs256,
 }
 
-/// A key that was found to be well-formed.
+/// A key that was checked to be well-formed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PublicKey {
     algorithm: Algorithm,
@@ -137,7 +137,7 @@ impl PublicKey {
     }
 }
 
-/// A point (RFC 8032, 5.1.3) in the one form that it has, and of an order that signatures cannot do without: `ring` takes any.
+/// Checks that the point is in its only canonical form (RFC 8032, 5.1.3) and not of small order; `ring` accepts any.
 fn check_ed25519(key: &[u8]) -> Result<(), PublicKeyError> {
     let key = CompressedEdwardsY(key.try_into().map_err(|_| PublicKeyError::Unknown)?);
     let point = key.decompress().ok_or(PublicKeyError::NotOnCurve)?;
@@ -167,7 +167,7 @@ fn rsa_key(spki: &[u8]) -> Option<&[u8]> {
     bits.strip_prefix(&[0])
 }
 
-/// `ring` looks closer at each use; here is refused what could never verify.
+/// `ring` checks more at each use. Here a key is refused that could never verify.
 fn check_rsa(key: &[u8]) -> Result<(), PublicKeyError> {
     let numbers = only(SEQUENCE, key).and_then(|key| element(INTEGER, key));
     let (modulus, rest) = numbers.ok_or(PublicKeyError::Unknown)?;
@@ -193,7 +193,7 @@ fn bits(integer: &[u8]) -> Option<usize> {
     Some(digits.len() * 8 - zeros)
 }
 
-/// The content of the element that these bytes are.
+/// The content, if these bytes are exactly one element.
 fn only(tag: u8, bytes: &[u8]) -> Option<&[u8]> {
     element(tag, bytes).filter(|(_, rest)| rest.is_empty()).map(|(content, _)| content)
 }

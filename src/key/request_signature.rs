@@ -1,9 +1,9 @@
 //! The signature of a request: a JWT in `X-Request-Signature`, bound to method, path, query, body, host and time.
 //!
-//! Promises: the algorithm is the paired key's, never the token's; one text per token (canonical base64, no unknown
-//! or repeated members, whole numbers); what is signed is compared with what was sent, byte for byte. A token that is
-//! good once is good again until it expires: whoever calls this remembers its nonce. An ECDSA signature has a twin that
-//! is good too, which is why it is the nonce that counts and not the token. Pure: the time is an argument.
+//! Promises: the algorithm is the paired key's, never the token's. There is one text per token: canonical base64, no
+//! unknown or repeated members, whole numbers. What is signed is compared with what was sent, byte for byte. A good
+//! token stays good until it expires, so the caller remembers its nonce. An ECDSA signature has a second form that is
+//! good too, which is why the nonce is remembered and not the token. Pure: the time is an argument.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -13,22 +13,22 @@ use sha2::{Digest, Sha256};
 use crate::key::PublicKey;
 use crate::time::Timestamp;
 
-/// How long a token may live, from `iat` to `exp`.
+/// How long a token may be valid, from `iat` to `exp`.
 pub const LIFE_SECS_MAX: u64 = 60;
 /// How far the signer's clock may be off.
 pub const SKEW_SECS: u64 = 30;
 const NONCE_CHARS_MIN: usize = 16;
 const NONCE_CHARS_MAX: usize = 128;
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
-/// How much longer than a token could be used its nonce is kept, for a clock that is set back meanwhile. For instances whose clocks
-/// differ it is kept longer in the store.
+/// How much longer than its token a nonce is kept, in case a clock is set back meanwhile. The store keeps it still
+/// longer, for instances whose clocks differ.
 const NONCE_MARGIN_SECS: u64 = 60;
 
 /// A request as it was received.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedRequest<'a> {
     pub key_id: &'a str,
-    /// The host of this environment, as it is configured: never what the request says.
+    /// The configured host of this environment, never the one that the request names.
     pub host: &'a str,
     pub method: &'a str,
     /// Path and query as sent.
@@ -37,14 +37,14 @@ pub struct SignedRequest<'a> {
     pub now: Timestamp,
 }
 
-/// What must not come again: a hash of key and nonce, and until when it must be remembered.
+/// What must not be accepted again: a hash of key and nonce, and until when to remember it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Nonce {
     pub hash: [u8; 32],
     pub expires: Timestamp,
 }
 
-/// Why a signature is not good. What is reported before the signature was found right says nothing of the request.
+/// Why a signature is refused. An error before the signature was verified shows nothing of the request.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SignatureError {
     #[error("is not a JWT: expected three parts of base64url without padding")]
@@ -95,7 +95,7 @@ struct Claims {
     exp: u64,
 }
 
-/// Checks that a text has the form of a token, before the request that it is to be for has come whole.
+/// Checks that a text has the form of a token, before the whole body of its request has arrived.
 ///
 /// # Errors
 /// [`SignatureError::Malformed`].
@@ -103,7 +103,7 @@ pub fn check_form(token: &str) -> Result<(), SignatureError> {
     parts(token).map(drop)
 }
 
-/// Checks the token of a request against the paired keys that are valid now; the nonce to remember.
+/// Checks the token of a request against the paired keys that are valid now; returns the nonce to remember.
 ///
 /// # Errors
 /// See [`SignatureError`].
@@ -151,13 +151,13 @@ impl Claims {
             return Err(SignatureError::Expired);
         }
         let expires = Timestamp::from_secs(self.exp + SKEW_SECS + NONCE_MARGIN_SECS);
-        // Neither a key's id nor a nonce has a blank in it.
+        // Neither a key's id nor a nonce contains a blank.
         let hash = Sha256::digest(format!("{} {}", request.key_id, self.nonce)).into();
         Ok(Nonce { hash, expires })
     }
 }
 
-/// What is signed, as it is written; and header, claims and signature.
+/// The signed text, as it is written; and header, claims and signature.
 fn parts(token: &str) -> Result<(&str, [Vec<u8>; 3]), SignatureError> {
     if token.len() > TOKEN_BYTES_MAX {
         return Err(SignatureError::Malformed);
@@ -167,13 +167,13 @@ fn parts(token: &str) -> Result<(&str, [Vec<u8>; 3]), SignatureError> {
     Ok((message, [decode(header)?, decode(claims)?, decode(signature)?]))
 }
 
-/// One text for the same bytes: no padding, no bits behind the last byte, nothing empty.
+/// Decodes canonical base64 only: no padding, no bits after the last byte, nothing empty.
 fn decode(part: &str) -> Result<Vec<u8>, SignatureError> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(part).map_err(|_| SignatureError::Malformed)?;
     if bytes.is_empty() { Err(SignatureError::Malformed) } else { Ok(bytes) }
 }
 
-/// A JSON object with the members of `T`, each once: serde refuses a repeated one, and takes an array for an object.
+/// A JSON object with each member of `T` once. serde refuses a repeated one, but would take an array for an object.
 fn object<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Option<T> {
     bytes.starts_with(b"{").then(|| serde_json::from_slice(bytes).ok())?
 }

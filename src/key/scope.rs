@@ -1,13 +1,13 @@
 //! What a key may do: each route needs one scope, and refuses a key without it.
 //!
-//! Promises: a scope gives what its name says and nothing else, but for `admin`, which gives everything; a set of
-//! scopes is never empty. Which route needs which is the API's to say.
+//! Promises: a scope allows what its name says and nothing else, except `admin`, which allows everything. A set of
+//! scopes is never empty. Which route needs which scope is decided by the API.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// One thing that a key may do.
+/// One kind of request that a key may make.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Scope {
     /// See deposits, accounts, balances, events.
@@ -20,7 +20,7 @@ pub enum Scope {
     Admin,
 }
 
-/// What a key may do, all of it.
+/// All that a key may do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scopes(BTreeSet<Scope>);
 

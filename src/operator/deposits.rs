@@ -1,7 +1,7 @@
-//! What a person decides about a doubtful deposit: one that a trace reported and that neither balances nor two engines decide.
+//! What a person decides about a doubtful deposit: a trace reported it, and neither balances nor two engines decide.
 //!
-//! Promises: only what is doubtful in a canonical block is decided; nothing is confirmed that balances exclude, nor more of a
-//! block than they allow. What is decided is settled like any other, once the block is final.
+//! Promises: only a doubtful deposit in a canonical block is decided. A person cannot confirm what balances exclude,
+//! nor more of a block than they allow. A decided deposit is settled like any other, once its block is final.
 
 use landfall_chain::{Address, U256};
 
@@ -38,14 +38,14 @@ pub enum DecideDepositError {
 }
 
 impl Operator<'_> {
-    /// Decides whether a doubtful deposit was paid; the deposit.
+    /// Decides whether a doubtful deposit was paid; returns the deposit.
     ///
     /// # Errors
     /// See [`DecideDepositError`].
     pub async fn decide_deposit(&self, db: &Db, id: DepositId, paid: bool) -> Result<Deposit, DecideDepositError> {
         let mut tx = self.begin(db).await?;
         let deposit = deposits::by_id(&mut tx, id).await?.ok_or(DecideDepositError::Unknown(id))?;
-        // Who judges takes the same lock.
+        // The watcher takes the same lock to judge deposits.
         Cursor::lock(&mut tx, deposit.chain).await?;
         if deposit.status != DepositStatus::Pending {
             return Err(DecideDepositError::Settled { id, status: deposit.status });

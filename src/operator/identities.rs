@@ -1,7 +1,8 @@
-//! What operators decide about identities: suspended, reinstated, terminated. Each with who and why on record, and announced by
-//! events, in one transaction.
+//! What operators decide about identities: suspended, reinstated, terminated. Each change is recorded with who and why,
+//! and announced by events, in one transaction.
 //!
-//! Nothing stops watching: an account that is frozen or closed by it still gets money, and its deposits are recorded.
+//! Nothing stops watching: an account that is frozen or closed by it still receives money, and its deposits are
+//! recorded.
 
 use crate::event::{AFFECTED_ACCOUNTS_MAX, IdentityChanged, IdentityEvent};
 use crate::identity::{Change, DEFAULT_IDENTITY, Identity, InvalidTransition};
@@ -25,7 +26,7 @@ pub enum ChangeIdentityError {
 }
 
 impl Operator<'_> {
-    /// Changes an identity's status; the identity after it.
+    /// Changes an identity's status; returns the identity after the change.
     ///
     /// # Errors
     /// See [`ChangeIdentityError`].
@@ -56,15 +57,15 @@ fn audited(change: Change) -> &'static str {
     }
 }
 
-/// Writes the event of a change; several where the identity has more accounts than one names. Who opens an account meanwhile
-/// waits for the identity's lock, or was waited for.
+/// Writes the event of a change; several if the identity has more accounts than one event names. An account that is
+/// opened meanwhile waits for the identity's lock, or was opened before it was taken.
 async fn announce(tx: &mut Tx, changed: &IdentityChanged<'_>) -> Result<(), StoreError> {
     let id = &changed.after.id;
     let mut position = events::next_position(tx, id).await?;
     let mut last = None;
     loop {
         let (accounts, next) = identities::accounts_behind(tx, id, last.as_ref(), AFFECTED_ACCOUNTS_MAX).await?;
-        // An identity without accounts is told of once; one whose last part was full is not told of again for nothing.
+        // An identity without accounts gets one event. After a full last part there is no empty event.
         if last.is_none() || !accounts.is_empty() {
             events::append_identity(tx, &IdentityEvent::changed(changed, &accounts, position), changed.at).await?;
             position += 1;

@@ -1,7 +1,7 @@
-//! Accounts, as clients open them by a request that they may send again, and lists of them, as operators give them.
+//! Accounts, as clients open them by a request that they may repeat, and lists of accounts, as operators give them.
 //!
-//! The account is there, and each of its addresses has the block from which it is matched on record, before a request is
-//! answered.
+//! Before a request is answered the account exists, and the record has, for each of its addresses, the block from which
+//! it is matched.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,8 +15,8 @@ use crate::store::requests::{self, Known};
 use crate::store::{Db, ORGANIZATION, StoreError};
 use crate::time::Timestamp;
 
-/// How many accounts, and addresses of theirs (one on two chains counts twice), are added in one transaction: each chain that they
-/// are on waits for it.
+/// How many accounts one transaction adds, and how many of their addresses (an address on two chains counts twice).
+/// Each of their chains waits for it.
 const PART_ACCOUNTS_MAX: usize = 10;
 const PART_ADDRESSES_MAX: usize = 500;
 
@@ -25,16 +25,16 @@ const PART_ADDRESSES_MAX: usize = 500;
 pub enum OpenAccountError {
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// It contradicts what is on record.
+    /// It contradicts the record.
     #[error(transparent)]
     Refused(AddAccountError),
 }
 
-/// Opens the account that a request asks for, once, which stands in the audit; its id, which follows from the request and not from
-/// `account`.
+/// Opens the account that a request asks for, once, with an entry in the audit. Returns its id, which follows from the
+/// request and not from `account`.
 ///
 /// # Errors
-/// See [`OpenAccountError`]: nothing was changed then, and the request may come again.
+/// See [`OpenAccountError`]: nothing was changed then, and the request may be repeated.
 pub async fn open_account(
     db: &Db,
     request: &Request,
@@ -45,7 +45,8 @@ pub async fn open_account(
     let id = request.object_id("acc", ORGANIZATION);
     let chains: BTreeSet<_> = account.addresses.iter().map(|(chain, _)| *chain).collect();
     let mut tx = db.begin().await?;
-    // Before any other lock: who comes second waits here for the first one's end, and holds nothing meanwhile.
+    // Before any other lock: a second request with this id waits here for the end of the first, and holds nothing
+    // meanwhile.
     match requests::claim(&mut tx, request, &id, now).await? {
         Known::New => {}
         Known::Same { object_id } => return Ok((object_id, Made::Before)),
@@ -63,13 +64,14 @@ pub async fn open_account(
 
 /// Why an account of a list was not added.
 pub(super) struct NotAdded {
-    /// Of the list that was given.
+    /// Its index in the list that was given.
     index: usize,
     error: AddAccountError,
 }
 
 impl NotAdded {
-    /// The same of a longer list, of which the first `added` are added, and in which the shorter one begins behind `before`.
+    /// The same for a longer list, of which the first `added` accounts are added. The shorter list begins in it after
+    /// `before` accounts.
     pub(super) fn behind(self, before: usize, added: usize) -> AddAccountsError {
         match self.error {
             AddAccountError::Store(error) => AddAccountsError::Store { added, error },
@@ -84,7 +86,7 @@ impl From<StoreError> for NotAdded {
     }
 }
 
-/// A list in parts that are added while a chain waits.
+/// A list in parts, each short enough for chains to wait for.
 pub(super) fn parts(accounts: &[NewAccount]) -> Vec<&[NewAccount]> {
     let (mut parts, mut rest) = (Vec::new(), accounts);
     while !rest.is_empty() {
@@ -100,7 +102,7 @@ pub(super) fn parts(accounts: &[NewAccount]) -> Vec<&[NewAccount]> {
     parts
 }
 
-/// Looks for what contradicts a list, on record or in the list itself, and writes nothing.
+/// Searches for contradictions between a list and the record, or within the list, and writes nothing.
 pub(super) async fn check(db: &Db, accounts: &[NewAccount]) -> Result<(), NotAdded> {
     let mut reader = db.read().await?;
     let (mut terms, mut owners) = (HashMap::new(), HashMap::new());

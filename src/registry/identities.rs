@@ -1,6 +1,6 @@
 //! Identities, as operators and clients register them.
 //!
-//! Registering the same again changes nothing, whichever door it comes through; another one under the same name is refused.
+//! Registering the same identity again changes nothing, whoever does it. Another one under the same id is refused.
 
 use uuid::Uuid;
 
@@ -27,8 +27,8 @@ pub enum AddIdentityError {
     Store(#[from] StoreError),
 }
 
-/// Registers an identity under an id of the operator's own. None is the id of a deposit, or its events would take the
-/// places of that deposit's.
+/// Registers an identity under an id that the operator chose. No such id may be that of a deposit: its events would get
+/// the places of the deposit's events.
 ///
 /// # Errors
 /// See [`AddIdentityError`].
@@ -47,7 +47,7 @@ pub async fn add_identity(db: &Db, id: &str, new: &NewIdentity, now: Timestamp) 
     Ok(identity)
 }
 
-/// Registers the identity that a request asks for, once, which stands in the audit; its id.
+/// Registers the identity that a request asks for, once, with an entry in the audit; returns its id.
 ///
 /// # Errors
 /// When another request had this id.
@@ -65,7 +65,7 @@ pub async fn open_identity(
         Known::Same { object_id } => return Ok((object_id, Made::Before)),
         Known::Other => return Err(ReplayError::Mismatch),
     }
-    // An operator may have put it back under this id.
+    // An operator may have registered it again under this id.
     if !identities::ensure(&mut tx, &id, new, now).await?.is(new) {
         return Err(ReplayError::Mismatch);
     }

@@ -1,8 +1,7 @@
-//! A private anvil: a real Ethereum node that mines and reorganises when it is told to.
+//! A private anvil: a real Ethereum node that mines and reorganises on command.
 //!
-//! Promises: it listens on 127.0.0.1 on a port that was free; it is ended with its owner unless it is to be kept; every
-//! call ends within a minute. Blocks come only when they are asked for, and a block is final when two others
-//! stand on it.
+//! Promises: it listens on 127.0.0.1 on a port that was free. It ends with its owner unless it is to be kept. Every
+//! call ends within a minute. Blocks come only on command, and a block is final when two others stand on it.
 //!
 //! It knows no token: `token` writes the calls. Retries nothing.
 
@@ -17,7 +16,7 @@ use crate::sandbox::token;
 
 /// What anvil prints before the address it listens on.
 const LISTENING: &str = "Listening on 127.0.0.1:";
-/// Enough for a few token transfers; what is not used is not paid for.
+/// Enough for a few token transfers. Unused gas costs nothing.
 const GAS: u64 = 500_000;
 /// Far above the base fee of an idle chain, which begins at 1 gwei and falls.
 const MAX_FEE_WEI: u64 = 100_000_000_000;
@@ -26,14 +25,14 @@ const PRIORITY_FEE_WEI: u64 = 1_000_000_000;
 /// How a node is started.
 #[derive(Clone, Debug)]
 pub struct AnvilOptions {
-    /// The program: a path, or a name that is looked for on PATH.
+    /// The program: a path, or a name that is searched on PATH.
     pub binary: PathBuf,
     pub chain_id: u64,
-    /// Of the OP stack: it takes deposit transactions (type 0x7e).
+    /// Of the OP stack: it accepts deposit transactions (type 0x7e).
     pub op_stack: bool,
     /// Where its output goes; overwritten.
     pub log: PathBuf,
-    /// It outlives its owner, also one that is ended at a terminal by Ctrl-C.
+    /// It outlives its owner, even one that is ended at a terminal by Ctrl-C.
     pub keep: bool,
 }
 
@@ -43,8 +42,8 @@ pub struct Anvil {
     node: Node,
 }
 
-/// What an unlocked account of the node signs. Two equal ones have the same hash: that is how one comes again after a
-/// reorg.
+/// A transaction that an unlocked account of the node signs. Two equal ones have the same hash; so one can be mined
+/// again after a reorg.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TxRequest {
     pub from: Address,
@@ -64,7 +63,8 @@ impl Anvil {
         let mut command = Command::new(&options.binary);
         command
             .args(["--host", "127.0.0.1", "--port", "0", "--chain-id", &options.chain_id.to_string()])
-            // Final is then the latest block less two; in the order of arrival, so that what is sent first gets in first.
+            // Then the final block is the latest one minus two. Transactions are mined in the order of arrival, the
+            // first one first.
             .args(["--slots-in-an-epoch", "1", "--no-mining", "--order", "fifo"]);
         if options.op_stack {
             command.arg("--optimism");
@@ -90,12 +90,12 @@ impl Anvil {
     /// One call.
     ///
     /// # Errors
-    /// When the node cannot be reached or says no; in its own words.
+    /// If the node cannot be reached or returns an error, with the node's own message.
     pub async fn rpc(&self, method: &str, params: Value) -> Result<Value, NodeError> {
         self.node.rpc(method, params).await
     }
 
-    /// The accounts it signs for, each with 10,000 of the native currency.
+    /// The accounts that it signs for, each with 10,000 of the native currency.
     ///
     /// # Errors
     /// As [`Anvil::rpc`].
@@ -106,7 +106,7 @@ impl Anvil {
         accounts.map(|account| self.node.read(method, account, |text| Address::parse(Family::Evm, text).ok())).collect()
     }
 
-    /// Makes each token that `network` lists real: one without a contract is an incident.
+    /// Deploys each token that `network` lists; a token without a contract would be an incident.
     ///
     /// # Errors
     /// As [`Anvil::rpc`].
@@ -127,7 +127,7 @@ impl Anvil {
         self.rpc("anvil_setCode", json!([address.to_string(), code])).await.map(drop)
     }
 
-    /// Signs a transaction and takes it into the pool; the next block holds it.
+    /// Signs a transaction and puts it into the pool; the next block holds it.
     ///
     /// # Errors
     /// As [`Anvil::rpc`].
@@ -158,7 +158,7 @@ impl Anvil {
         Ok(())
     }
 
-    /// From here on a block comes every so many seconds by itself.
+    /// From now on a block comes every `secs` seconds by itself.
     ///
     /// # Errors
     /// As [`Anvil::rpc`].

@@ -1,7 +1,7 @@
-//! The books: what the receiver was reported, against what the chain says, the store still holds and the API shows.
+//! The books: what the receiver got, compared with what the chain reports, the store still holds and the API shows.
 //!
 //! The chain's balances are the judge: every watched address began with nothing, so its balance is what it received.
-//! Pure. Whatever is amiss is a fault in words; the last line of `sandbox --once` counts it.
+//! Pure. Each difference is a fault with a message; the last line of `sandbox --once` counts them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,13 +27,13 @@ pub(super) type Shown = BTreeSet<(String, String)>;
 /// What the books are made from.
 #[derive(Debug)]
 pub(super) struct Evidence {
-    /// The receiver's log, in the order of arrival; repetitions included.
+    /// The receiver's log, in the order of arrival, with repetitions.
     pub(super) received: Vec<Received>,
     pub(super) refused: u64,
     pub(super) holdings: Vec<Holding>,
-    /// Events that the store has and that were not delivered.
+    /// Events in the store that were not delivered.
     pub(super) undelivered: u64,
-    /// Readings of what an address holds that what is on record did not explain.
+    /// Readings of addresses that the record did not explain.
     pub(super) unexplained: usize,
     pub(super) shown_by_api: Shown,
 }
@@ -142,7 +142,8 @@ impl<'r> ClientView<'r> {
         ClientView { first_arrivals, statuses }
     }
 
-    /// What was CONFIRMED at each address, by symbol; each (dedup_key, status) counts once, as clients are told to count.
+    /// What was CONFIRMED at each address, by symbol. Each (dedup_key, status) counts once, as the interface asks of
+    /// clients.
     fn confirmed_amounts(&self) -> BTreeMap<(String, String), Vec<&'r str>> {
         let mut counted = BTreeSet::new();
         let mut amounts: BTreeMap<_, Vec<_>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! A client of the interface: asks over HTTP for what it was reported by events.
+//! A client of the API: asks over HTTP for what the events reported.
 
 use anyhow::bail;
 use serde_json::Value;

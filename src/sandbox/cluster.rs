@@ -1,6 +1,6 @@
-//! The Solana side of the stage: who is paid there, with what, and what the cluster says they have.
+//! The Solana side of the stage: who is paid there, in which asset, and what the cluster reports that they hold.
 //!
-//! Promises: what is paid is a real transaction. Nothing is mined and nothing is reorganised: slots come by themselves.
+//! Promises: each payment is a real transaction. Nothing is mined and nothing is reorganised: slots come by themselves.
 
 use anyhow::Context;
 use landfall_chain::{Address, Asset, AssetId, Chain, Network};
@@ -37,7 +37,7 @@ pub(super) struct Cluster<'h> {
     mint: Address,
 }
 
-/// Makes the network's token real on the cluster.
+/// Makes the network's token on the cluster.
 pub(super) async fn prepare(node: &Surfpool, network: &Network) -> anyhow::Result<()> {
     let (usdc, mint) = usdc_of(network)?;
     Ok(node.make_token(&mint, usdc.decimals).await?)
@@ -50,7 +50,7 @@ impl<'h> Cluster<'h> {
         Ok(Cluster { node, alice, bob, native, usdc: usdc.clone(), mint })
     }
 
-    /// Pays; in words, and the transaction's signature.
+    /// Pays; returns a description and the transaction's signature.
     pub(super) async fn pay(&self, payment: &Pay) -> anyhow::Result<(String, String)> {
         let to = match payment.to {
             Who::Alice => self.alice,
@@ -61,7 +61,7 @@ impl<'h> Cluster<'h> {
         Ok((format!("{} {} to {}", payment.amount, asset.symbol, to.account_id), tx))
     }
 
-    /// What the cluster says of a person.
+    /// What the cluster reports of a person's holdings.
     pub(super) async fn holdings(&self) -> anyhow::Result<Vec<Holding>> {
         let mut holdings = Vec::new();
         for Person { account_id, address } in [self.alice, self.bob] {

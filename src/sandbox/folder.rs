@@ -11,7 +11,7 @@ use landfall_chain::Chain;
 use crate::config::Config;
 use crate::random;
 
-/// Often enough for eyes, and for a block every few hundred milliseconds.
+/// Often enough for people to follow, and for a block every few hundred milliseconds.
 const POLL_MS: u64 = 200;
 /// Nothing here is worth an hour of waiting.
 const FAILED_GRACE_SECS: u64 = 10;
@@ -21,7 +21,7 @@ const FAILED_GRACE_SECS: u64 = 10;
 pub(super) struct Followed {
     pub(super) chain: Chain,
     pub(super) rpc: String,
-    /// What the node names as its genesis hash, where that is asked for.
+    /// The genesis hash that the node reports, if it is needed.
     pub(super) genesis: Option<String>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// A new folder that only its owner can read: here when it is to be kept, else among the temporary ones.
+    /// A new folder that only its owner can read: here if it is to be kept, else among the temporary ones.
     pub(super) fn create(keep: bool) -> anyhow::Result<Self> {
         let parent = if keep { std::env::current_dir()? } else { std::env::temp_dir() };
         let path = parent.join(format!("landfall-sandbox-{}", hex::encode(random::bytes::<6>())));
@@ -86,7 +86,7 @@ impl Drop for Folder {
     }
 }
 
-/// Two addresses of this machine that nobody listens on at this moment.
+/// Two addresses of this machine on which nobody listens at this moment.
 fn free_addresses() -> std::io::Result<[SocketAddr; 2]> {
     let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let (first, second) = (listen()?, listen()?);

@@ -1,7 +1,7 @@
 //! The sandbox: Landfall doing its main job on a private chain, checked against that chain's own balances.
 //!
 //! Everything goes through the doors that operators and clients use: a configuration file, accounts, a key, a webhook,
-//! HTTP. Nothing outlives it but what `keep` names: its folder and its node. It listens on this machine only.
+//! HTTP. With `keep`, its folder and its node outlive it; nothing else does. It listens on this machine only.
 //!
 //! [`anvil`] and [`token`] also serve the tests on a real node.
 
@@ -47,10 +47,10 @@ use crate::time::Clock;
 /// The network that the node stands in for, and its id; Landfall refuses a node with another one.
 const CHAIN: Chain = Chain::EthereumTestnet;
 const CHAIN_ID: u64 = 11_155_111;
-/// How often a block comes after the play, for who goes on playing.
+/// How often a block comes after the play, for people who play on.
 const BLOCK_SECS_AFTER: u64 = 2;
 
-/// What was asked for on the command line.
+/// The options of the command line.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The node's program.
@@ -66,7 +66,7 @@ pub struct Options {
 /// Shows everything; whether all of it went well. Ends early when `asked` is done.
 ///
 /// # Errors
-/// When something that was waited for did not come, or the sandbox cannot be built.
+/// If something that was waited for did not come, or the sandbox cannot be built.
 pub async fn run(options: &Options, clock: Clock, asked: impl Future<Output = ()>) -> anyhow::Result<bool> {
     let mut asked = std::pin::pin!(asked);
     let screen = Screen::new(!options.once && std::io::stdout().is_terminal());
@@ -109,7 +109,7 @@ impl Nodes {
         Ok(Nodes { anvil, surfpool })
     }
 
-    /// What Landfall is to follow.
+    /// The chains that Landfall is to follow.
     async fn followed(&self) -> Result<Vec<Followed>, NodeError> {
         let mut followed = vec![Followed { chain: CHAIN, rpc: self.anvil.url().to_owned(), genesis: None }];
         if let Some(node) = &self.surfpool {
@@ -120,7 +120,7 @@ impl Nodes {
     }
 }
 
-/// Builds the rest around the nodes, gives the play, and stops Landfall in order.
+/// Builds everything else around the nodes, gives the play, and stops Landfall in order.
 async fn with_nodes(
     options: &Options,
     folder: &Folder,
@@ -176,7 +176,7 @@ async fn with_nodes(
     shown
 }
 
-/// Gives the play; then, unless it is for once, lets people play.
+/// Gives the play. Then, unless `once` is set, it lets people play.
 async fn give(
     options: &Options,
     stage: &mut Stage<'_>,
@@ -241,7 +241,7 @@ fn say_what_to_try(stage: &Stage<'_>) {
 }
 
 fn say_what_is_kept(folder: &Folder, nodes: &Nodes, screen: Screen) {
-    // scripts/sandbox runs a program that is on nobody's PATH.
+    // `scripts/sandbox` runs a program that is not on PATH.
     let program = std::env::current_exe().map_or_else(|_| "landfall".into(), |path| path.display().to_string());
     screen.note(&format!("kept      folder {}", folder.path().display()));
     let surfpool = nodes.surfpool.as_ref().map(|node| (node.url(), node.pid()));

@@ -1,7 +1,7 @@
-//! A private node: its process, its log, and JSON-RPC to it. What anvil and surfpool have in common.
+//! A private node: its process, its log, and JSON-RPC to it; shared by anvil and surfpool.
 //!
-//! Promises: it is ended with its owner unless it is to be kept; it is reported at once when it ends at its start, with its
-//! last words; every call ends within a minute. Retries nothing.
+//! Promises: it ends with its owner unless it is to be kept. If it ends while it starts, that is reported at once, with
+//! the last line of its log. Every call ends within a minute. Retries nothing.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -12,24 +12,24 @@ use std::time::Duration;
 use landfall_chain::with_causes;
 use serde_json::{Value, json};
 
-/// How long a node may take to listen, also on a busy machine.
+/// How long a node may take until it listens, on a busy machine too.
 const START_TIME_MAX: Duration = Duration::from_secs(180);
 const START_POLL: Duration = Duration::from_millis(20);
-/// Longer than a machine stands still that writes gigabytes beside it.
+/// Longer than the pauses of a machine that writes gigabytes beside it.
 const CALL_TIME_MAX: Duration = Duration::from_secs(60);
 const WORDS_CHARS_MAX: usize = 200;
 
 /// How a node is started.
 #[derive(Debug)]
 pub(super) struct Launch<'l> {
-    /// What people call it.
+    /// Its name for people.
     pub(super) name: &'static str,
     pub(super) command: Command,
-    /// A method without parameters, which it answers once it serves.
+    /// A method without parameters, which the node answers once it serves.
     pub(super) probe: &'static str,
     /// Where its output goes; overwritten.
     pub(super) log: &'l Path,
-    /// It outlives its owner, also one that is ended at a terminal by Ctrl-C.
+    /// It outlives its owner, even one that is ended at a terminal by Ctrl-C.
     pub(super) keep: bool,
 }
 
@@ -63,13 +63,13 @@ pub enum NodeError {
 
 #[derive(Debug)]
 struct Process {
-    /// Holds the other end of its standard input, too.
+    /// Also holds the other end of its standard input.
     child: Child,
     keep: bool,
 }
 
 impl Node {
-    /// Starts a node and waits until a line of its log reports the URL that it listens at.
+    /// Starts a node and waits until a line of its log names the URL that it listens at.
     ///
     /// # Errors
     /// See [`NodeError`]; what was started is ended.
@@ -79,7 +79,7 @@ impl Node {
         let output = File::create(log).map_err(log_error)?;
         command.stdout(output.try_clone().map_err(log_error)?).stderr(output);
         if keep {
-            // A terminal's Ctrl-C goes to the whole group of processes.
+            // A terminal's Ctrl-C goes to the whole process group, so the node gets a group of its own.
             command.stdin(Stdio::null()).process_group(0);
         } else {
             command.stdin(Stdio::piped());
@@ -124,7 +124,7 @@ impl Node {
     /// One call.
     ///
     /// # Errors
-    /// When the node cannot be reached or says no; in its own words.
+    /// If the node cannot be reached or returns an error, with the node's own message.
     pub(super) async fn rpc(&self, method: &str, params: Value) -> Result<Value, NodeError> {
         let fault = |what: String| self.fault(method, what);
         let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
@@ -138,10 +138,10 @@ impl Node {
         }
     }
 
-    /// What is a text in an answer, as `parse` reads it.
+    /// A string in an answer, as `parse` reads it.
     ///
     /// # Errors
-    /// When it is none, or not of that form.
+    /// If it is no string, or not of that form.
     pub(super) fn read<T>(
         &self,
         method: &str,
@@ -159,21 +159,21 @@ impl Node {
 impl Drop for Process {
     fn drop(&mut self) {
         if !self.keep {
-            // Fails only when it has ended already; waiting then takes its remains away.
+            // Fails only if it has ended already; waiting then removes the process.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
     }
 }
 
-/// A client that waits for nothing for ever and is used on this machine only.
+/// A client with a limit on each wait, for this machine only.
 pub(super) fn client() -> reqwest::Result<reqwest::Client> {
     // Installed once per process; a second time changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().timeout(CALL_TIME_MAX).build()
 }
 
-/// The last line of a log: it may be gone when somebody wants to read on.
+/// The last line of a log, quoted because the log may be gone when somebody wants to read it.
 fn last_words(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().chars().take(WORDS_CHARS_MAX).collect()

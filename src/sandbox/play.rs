@@ -1,7 +1,7 @@
-//! The play: what every client of Landfall will meet one day, in half a minute.
+//! The play: everything that a client of Landfall will meet one day, in half a minute.
 //!
-//! Each act sends real transactions and waits for the events they must cause. A wait that finds no end names what it
-//! waited for.
+//! Each act sends real transactions and waits for the events that they must cause. A wait that does not end names what
+//! it waited for.
 
 use anyhow::ensure;
 
@@ -10,10 +10,10 @@ use crate::sandbox::cluster::{Pay, Who};
 use crate::sandbox::screen::short;
 use crate::sandbox::stage::{Mining, Payment, Stage};
 
-/// How many blocks are mined after the books balance: what is credited too often may come late.
+/// How many blocks are mined after the books balance: a deposit that is credited too often may come late.
 const BLOCKS_AFTER: u64 = 3;
 
-/// What is paid on Solana. The second payment of USDC to a person finds the account of the first.
+/// The payments on Solana. The second payment of USDC to a person goes to the token account of the first.
 const SOLANA: [Pay; 4] = [
     Pay { to: Who::Alice, amount: "0.75", is_native: true },
     Pay { to: Who::Alice, amount: "200", is_native: false },
@@ -41,7 +41,7 @@ impl Stage<'_> {
         self.until(Mining::On, &tx, "PENDING", payment.legs).await
     }
 
-    /// What comes to the same people on the other family of chains, where there is a cluster.
+    /// Payments to the same people on the other family of chains, if there is a cluster.
     async fn deposits_on_solana(&mut self) -> anyhow::Result<()> {
         let Some(cluster) = self.cluster.clone() else { return Ok(()) };
         for payment in SOLANA {
@@ -64,7 +64,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Another transaction with the same nonce takes its place: the first can never come again.
+    /// Another transaction with the same nonce replaces it: the first can never be mined again.
     async fn orphaned_and_replaced(&mut self, payment: &Payment, other: &Payment) -> anyhow::Result<()> {
         let nonce = self.next_nonce();
         let orphan = self.orphan(payment, nonce).await?;
@@ -73,7 +73,8 @@ impl Stage<'_> {
         self.until(Mining::On, &orphan, "FAILED", 1).await
     }
 
-    /// Pays, and takes the block back as soon as Landfall has told of it; the hash of the transaction.
+    /// Pays, and reorganises the block away as soon as Landfall has reported the deposit; returns the transaction's
+    /// hash.
     async fn orphan(&mut self, payment: &Payment, nonce: u64) -> anyhow::Result<String> {
         let tx = self.pay(payment, nonce).await?;
         self.until(Mining::Off, &tx, "PENDING", payment.legs).await?;
@@ -86,7 +87,7 @@ impl Stage<'_> {
         Ok(tx)
     }
 
-    /// Mines until the books balance, and a little longer; when the time is over, the books say what is missing.
+    /// Mines until the books balance, and a little longer. If the time is over first, the books show what is missing.
     async fn settle(&mut self) -> anyhow::Result<Books> {
         loop {
             let books = Books::of(&self.evidence().await?);

@@ -1,7 +1,7 @@
-//! The stage the play is given on: the node, the people who are paid, the receiver, and how to wait for something.
+//! The stage of the play: the node, the people who are paid, the receiver, and how to wait for something.
 //!
-//! Promises: nothing is waited for beyond [`STANDSTILL_MAX`] in which nothing new came; blocks are mined only when a payment
-//! or a wait asks for it, so that a reorg hits the block it means.
+//! Promises: no wait goes on for longer than [`STANDSTILL_MAX`] without anything new. Blocks are mined only when a
+//! payment or a wait asks for one, so that a reorg hits the intended block.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -27,15 +27,16 @@ use crate::store::cursors::Cursor;
 use crate::store::{Db, status, unexplained};
 use crate::time::Clock;
 
-/// How long nothing new may come before the play gives up. Not for the whole play: that takes as long as the machine is slow.
+/// How long nothing new may come before the play gives up. It does not bound the whole play, which takes longer on a
+/// slow machine.
 const STANDSTILL_MAX: Duration = Duration::from_secs(90);
-/// How often a block comes: for eyes that follow, and for machines.
+/// How often a block comes: for people who follow, and for machines.
 const BLOCK_TIME: Duration = Duration::from_millis(700);
 const BLOCK_TIME_ONCE: Duration = Duration::from_millis(200);
 const TURN_TIME: Duration = Duration::from_millis(25);
 /// What the payer has to give, in base units of the token.
 const TOKENS_MINTED: u64 = 1_000_000_000_000;
-/// So many are counted of each chain: one is a fault already.
+/// So many are counted on each chain. One is a fault already.
 const UNEXPLAINED_MAX: u32 = 100;
 /// So that there is a final block before the first deposit.
 const FIRST_BLOCKS: u64 = 3;
@@ -54,7 +55,7 @@ pub(super) struct House<'h> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Show {
     pub(super) screen: Screen,
-    /// At the pace of machines.
+    /// At the speed of machines.
     pub(super) once: bool,
 }
 
@@ -68,7 +69,7 @@ pub(super) struct Person {
 /// A transaction that pays someone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Payment {
-    /// In words.
+    /// A description for people.
     pub(super) what: String,
     /// How many deposits it makes.
     pub(super) legs: usize,
@@ -91,7 +92,7 @@ pub(super) struct Stage<'h> {
     pub(super) payer: Address,
     pub(super) alice: Person,
     pub(super) bob: Person,
-    /// The same people on Solana, where there is a cluster.
+    /// The same people on Solana, if there is a cluster.
     pub(super) cluster: Option<Cluster<'h>>,
     chain: Chain,
     native: Asset,
@@ -104,11 +105,11 @@ pub(super) struct Stage<'h> {
     known: BTreeSet<String>,
     block_time: Duration,
     mined_at: Instant,
-    /// When a new event came or a wait ended, whichever was last.
+    /// When the last new event came or the last wait ended, whichever is later.
     moved_at: Instant,
 }
 
-/// Makes the network's tokens real on the node, and the first blocks; the account that has all the money.
+/// Deploys the network's tokens on the node, and mines the first blocks; returns the account that has all the money.
 pub(super) async fn prepare(anvil: &Anvil, network: &Network) -> anyhow::Result<Address> {
     let (_, token) = usdc_of(network)?;
     let payer = *anvil.accounts().await?.first().context("the node has no accounts")?;
@@ -128,7 +129,7 @@ pub(super) fn usdc_of(network: &Network) -> anyhow::Result<(&Asset, Address)> {
     listed.context("the network lists no USDC")
 }
 
-/// An account with an address on each chain that nobody ever used, watched from here on.
+/// An account with an unused address on each chain, watched from now on.
 async fn watch(db: &Db, account_id: &'static str, addresses: &[(Chain, Address)]) -> anyhow::Result<()> {
     let specs: Vec<String> = addresses.iter().map(|(chain, address)| format!("{chain}={address}")).collect();
     let account = NewAccount::from_specs(account_id, AccountType::Segregated, &specs)?;
@@ -137,7 +138,7 @@ async fn watch(db: &Db, account_id: &'static str, addresses: &[(Chain, Address)]
 }
 
 impl<'h> Stage<'h> {
-    /// `payer` is who [`prepare`] gave the money to; `solana` is the network that the cluster stands in for.
+    /// `payer` is the account that [`prepare`] returned; `solana` is the network that the cluster stands in for.
     pub(super) async fn set(
         house: House<'h>,
         network: &Network,
@@ -202,7 +203,7 @@ impl<'h> Stage<'h> {
         Ok(Payment { what, legs: 1, to: self.token, value: U256::ZERO, data })
     }
 
-    /// All in one transaction.
+    /// All of them in one transaction.
     pub(super) fn usdc_to_each(&self, legs: &[(Person, &str)]) -> anyhow::Result<Payment> {
         let mut what = Vec::new();
         let mut transfers = Vec::new();
@@ -214,7 +215,7 @@ impl<'h> Stage<'h> {
         Ok(Payment { what, legs: legs.len(), to: self.token, value: U256::ZERO, data })
     }
 
-    /// Sends a payment and mines it; its transaction's hash.
+    /// Sends a payment and mines it; returns the transaction's hash.
     pub(super) async fn pay(&mut self, payment: &Payment, nonce: u64) -> anyhow::Result<String> {
         let Payment { to, value, ref data, .. } = *payment;
         let tx = self.house.anvil.send(&TxRequest { from: self.payer, nonce, to, value, data: data.clone() }).await?;
@@ -224,7 +225,7 @@ impl<'h> Stage<'h> {
         Ok(tx)
     }
 
-    /// Mines a block when it is time for one.
+    /// Mines a block if the time for one has come.
     pub(super) async fn next_block(&mut self) -> anyhow::Result<()> {
         while self.mined_at.elapsed() < self.block_time {
             self.turn(Mining::Off, "the time of the next block").await?;
@@ -240,7 +241,7 @@ impl<'h> Stage<'h> {
         Ok(())
     }
 
-    /// Waits until `tx` is told to have `status`, with each of its legs.
+    /// Waits until `tx` is reported to have `status`, with each of its legs.
     pub(super) async fn until(&mut self, mining: Mining, tx: &str, status: &str, legs: usize) -> anyhow::Result<()> {
         while self.deposits_of(tx, status).len() < legs {
             self.turn(mining, &format!("an event that {tx} is {status}")).await?;
@@ -249,7 +250,7 @@ impl<'h> Stage<'h> {
         Ok(())
     }
 
-    /// Waits until Landfall stands at the node's newest block.
+    /// Waits until Landfall's cursor is the node's newest block.
     pub(super) async fn until_followed(&mut self) -> anyhow::Result<BlockRef> {
         let latest = self.house.anvil.block("latest").await?;
         while Cursor::load(&mut self.house.db.read().await?, self.chain).await?.at != Some(latest) {
@@ -259,7 +260,7 @@ impl<'h> Stage<'h> {
         Ok(latest)
     }
 
-    /// The ids of the deposits of `tx` that were told to have `status`.
+    /// The ids of the deposits of `tx` that were reported with `status`.
     pub(super) fn deposits_of(&self, tx: &str, status: &str) -> Vec<String> {
         let log = self.house.receiver.log();
         let reported = log
@@ -271,7 +272,7 @@ impl<'h> Stage<'h> {
         ids
     }
 
-    /// A moment of a wait, which ends in an error when nothing new comes any more.
+    /// One step of a wait. It is an error if nothing new has come for too long.
     async fn turn(&mut self, mining: Mining, waiting_for: &str) -> anyhow::Result<()> {
         if self.is_late() {
             bail!("nothing new came for {} s, still waiting for {waiting_for}", STANDSTILL_MAX.as_secs());
@@ -279,7 +280,7 @@ impl<'h> Stage<'h> {
         self.pass_a_moment(mining).await
     }
 
-    /// Shows what has arrived, and mines when it is time.
+    /// Shows what has arrived, and mines if the time for a block has come.
     pub(super) async fn pass_a_moment(&mut self, mining: Mining) -> anyhow::Result<()> {
         self.show_arrivals();
         if mining == Mining::On && self.mined_at.elapsed() >= self.block_time {
@@ -312,7 +313,7 @@ impl<'h> Stage<'h> {
         }
     }
 
-    /// What the receiver, the chain, the store and the API say at this moment.
+    /// What the receiver, the chain, the store and the API report at this moment.
     pub(super) async fn evidence(&self) -> anyhow::Result<Evidence> {
         let mut holdings = Vec::new();
         let mut shown_by_api = Shown::new();

@@ -1,8 +1,9 @@
-//! A private Solana cluster: surfpool, as `nodes/surfpool.mjs` starts it, which says what it mends of its chain.
+//! A private Solana cluster: surfpool, as `nodes/surfpool.mjs` starts it; that file says which parts of its chain it
+//! corrects.
 //!
-//! Promises: it listens on 127.0.0.1; it is ended with its owner unless it is to be kept; every call ends within a minute. Ten
-//! slots come each second, and a block is final when 31 slots stand on it.
-//! It has no reorgs. What is paid is a transaction that the script signs: no SDK is named here.
+//! Promises: it listens on 127.0.0.1. It ends with its owner unless it is to be kept. Every call ends within a minute.
+//! Ten slots come each second, and a block is final when 31 slots stand on it. It has no reorgs. The script signs each
+//! payment, so no SDK is named here.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -19,7 +20,7 @@ pub struct SurfpoolOptions {
     pub script: PathBuf,
     /// Where its output goes; overwritten.
     pub log: PathBuf,
-    /// It outlives its owner, also one that is ended at a terminal by Ctrl-C.
+    /// It outlives its owner, even one that is ended at a terminal by Ctrl-C.
     pub keep: bool,
 }
 
@@ -58,7 +59,7 @@ impl Surfpool {
     /// One call.
     ///
     /// # Errors
-    /// When the cluster cannot be reached or says no; in its own words.
+    /// If the cluster cannot be reached or returns an error, with the cluster's own message.
     pub async fn rpc(&self, method: &str, params: Value) -> Result<Value, NodeError> {
         self.node.rpc(method, params).await
     }
@@ -72,7 +73,7 @@ impl Surfpool {
         self.node.read(method, &self.rpc(method, json!([])).await?, |text| Some(text.to_owned()))
     }
 
-    /// Puts a token at `mint`, of which the payer has plenty.
+    /// Makes a token at `mint`, of which the payer has plenty.
     ///
     /// # Errors
     /// As [`Surfpool::rpc`].
@@ -80,7 +81,7 @@ impl Surfpool {
         self.rpc("landfall_mint", json!([mint.to_string(), decimals])).await.map(drop)
     }
 
-    /// Pays SOL, or tokens to the owner's associated account; the transaction's signature.
+    /// Pays SOL, or tokens to the owner's associated account; returns the transaction's signature.
     ///
     /// # Errors
     /// As [`Surfpool::rpc`].
@@ -94,7 +95,7 @@ impl Surfpool {
         self.node.read(method, &self.rpc(method, params).await?, |text| Some(text.to_owned()))
     }
 
-    /// What `owner` has of SOL, in base units.
+    /// How much SOL `owner` holds, in base units.
     ///
     /// # Errors
     /// As [`Surfpool::rpc`].
@@ -106,7 +107,7 @@ impl Surfpool {
         lamports.map(U256::from).ok_or_else(|| self.node.fault(method, format!("unexpected answer {answer}")))
     }
 
-    /// What `owner` has of `mint`, in base units, in all accounts.
+    /// How much of `mint` `owner` holds, in base units, in all accounts.
     ///
     /// # Errors
     /// As [`Surfpool::rpc`], and an amount that is none.

@@ -38,7 +38,7 @@ pub fn transfer(to: &Address, amount: U256) -> String {
 /// Several transfers from the sender in one transaction, in this order.
 pub fn pay(legs: &[(Address, U256)]) -> String {
     let count = U256::from(legs.len());
-    // Where each array begins, in bytes behind the selector: behind these two words; behind the first array.
+    // Where each array begins, in bytes after the selector: after these two offsets, and after the first array.
     let (recipients_at, amounts_at) = (U256::from(64), U256::from(64 + 32 * (1 + legs.len())));
     let mut words = vec![amount_word(recipients_at), amount_word(amounts_at), amount_word(count)];
     words.extend(legs.iter().map(|(to, _)| address_word(to)));
@@ -47,7 +47,7 @@ pub fn pay(legs: &[(Address, U256)]) -> String {
     call(PAY, &words)
 }
 
-/// Asks what `owner` has.
+/// The call for the balance of `owner`.
 pub fn balance_of(owner: &Address) -> String {
     call(BALANCE_OF, &[address_word(owner)])
 }

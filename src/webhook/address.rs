@@ -1,8 +1,8 @@
 //! Which addresses a webhook may be sent to: those of the internet, and those of networks that an operator named.
 //!
-//! Promises: an IPv4 address is of the internet unless a registry says otherwise; an IPv6 address is not, unless it is in
-//! the one range that is routed and in none of its exceptions. Ways to write one address in another (mapped, 6to4, NAT64,
-//! Teredo) are either seen through or refused. Pure: what a name stands for is the resolver's to find out.
+//! Promises: an IPv4 address is public unless a registry says otherwise. An IPv6 address is public only in the one
+//! range that is routed, and in none of its exceptions. An address that is written inside another one (mapped, 6to4,
+//! NAT64, Teredo) is either taken out or refused. Pure: names are resolved by `resolver`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,7 +13,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 /// How many networks one webhook may be allowed.
 const NETWORKS_MAX: usize = 16;
 
-/// Not of the internet: IANA's IPv4 Special-Purpose Address Registry, multicast, and what clouds keep to themselves.
+/// Not public: IANA's IPv4 Special-Purpose Address Registry, multicast, and internal addresses of clouds.
 const NOT_PUBLIC_V4: [Ipv4Net; 16] = [
     v4([0, 0, 0, 0], 8),
     v4([10, 0, 0, 0], 8),
@@ -33,9 +33,9 @@ const NOT_PUBLIC_V4: [Ipv4Net; 16] = [
     v4([224, 0, 0, 0], 4),
     v4([240, 0, 0, 0], 4),
 ];
-/// What is routed of IPv6 (RFC 4291, 2.4).
+/// The IPv6 range that is routed (RFC 4291, 2.4).
 const ROUTED_V6: Ipv6Net = v6([0x2000, 0], 3);
-/// Of that, not of the internet: Teredo, ORCHID and benchmarks; documentation, twice; 6to4, which hides an IPv4 address.
+/// Not public within it: Teredo, ORCHID and benchmarks; documentation, twice; 6to4, which hides an IPv4 address.
 const NOT_PUBLIC_V6: [Ipv6Net; 4] =
     [v6([0x2001, 0], 23), v6([0x2001, 0x0db8], 32), v6([0x2002, 0], 16), v6([0x3fff, 0], 20)];
 
@@ -43,7 +43,7 @@ const NOT_PUBLIC_V6: [Ipv6Net; 4] =
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Cidr(IpNet);
 
-/// Networks inside, which an operator lets one webhook reach. Without any it reaches the internet only.
+/// Internal networks that an operator lets one webhook reach. Without any it reaches the internet only.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct AllowedNetworks(Vec<Cidr>);
 
@@ -88,7 +88,7 @@ impl FromStr for Cidr {
     type Err = CidrError;
 
     fn from_str(text: &str) -> Result<Self, CidrError> {
-        // 010 is ten to `ipnet`, and eight to others: the standard library takes neither.
+        // `ipnet` reads 010 as ten and other programs read it as eight; the standard library refuses it.
         let is_plain = text.split_once('/').is_some_and(|(address, _)| address.parse::<IpAddr>().is_ok());
         let written = text.parse().ok().filter(|_| is_plain);
         let written: IpNet = written.ok_or_else(|| CidrError::Malformed(text.to_owned()))?;
@@ -120,7 +120,7 @@ impl fmt::Display for AllowedNetworks {
     }
 }
 
-/// Whether everybody on the internet may reach `address`, so that reaching it reports and changes nothing inside.
+/// Whether everybody on the internet may reach `address`, so that a request to it shows and changes nothing internal.
 pub fn is_public(address: IpAddr) -> bool {
     match plain(address) {
         IpAddr::V4(address) => !NOT_PUBLIC_V4.iter().any(|network| network.contains(&address)),
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn each_range_ends_where_its_registry_says() {
-        // The last address before a range, its first and its last, the first behind it.
+        // For each range: the last address before it, its first and its last, the first after it.
         let ranges = [
             ["223.255.255.255", "0.0.0.0", "0.255.255.255", "1.0.0.0"],
             ["9.255.255.255", "10.0.0.0", "10.255.255.255", "11.0.0.0"],

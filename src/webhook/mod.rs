@@ -1,7 +1,7 @@
 //! Webhooks: where they may lead, the keys that sign for one, and how.
 //!
-//! Pure: names are looked up by `resolver`, connections are made by `delivery`, randomness is an argument.
-//! The map: `url` and `address` guard our inside, `signature` has keys, signs and verifies.
+//! Pure: names are resolved by `resolver`, connections are made by `delivery`, randomness is an argument. The map:
+//! `url` and `address` guard our internal network; `signature` has keys, signs and verifies.
 
 mod address;
 mod signature;
@@ -15,14 +15,15 @@ pub use url::{Scheme, Target, WebhookUrlError, check_url, target, vet_address};
 
 /// How many webhooks an organization may have.
 pub const WEBHOOKS_MAX: u64 = 1_000;
-/// How long the key before signs too after a rotation, unless another time is asked for, and at most.
+/// For how long the previous key signs too after a rotation: the default, and the most that may be asked for.
 pub const PREVIOUS_KEY_TIME_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
 pub const PREVIOUS_KEY_TIME_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// How many rotations' keys may sign beside the present ones: who does not get an answer asks again, and the key that its receiver has
-/// must go on signing. While there are so many, there is no further rotation but one that ends them all.
+/// How many rotations' keys may sign beside the present ones. A client that gets no answer asks again, and the key that
+/// its receiver knows must go on signing. At this number the only further rotation is one that ends them all.
 pub const PREVIOUS_ROTATIONS_MAX: usize = 3;
 
-/// What logs and reports may show of an attempt's error: a certificate names hosts, a refused URL has one, and both are a client's.
+/// The part of an attempt's error that logs and reports may show. The rest may name a client's hosts: a certificate
+/// names some, a refused URL has one.
 pub fn closed_words(error: &str) -> &str {
     error.split_once(": ").map_or(error, |(words, _)| words)
 }

@@ -1,8 +1,8 @@
 //! Standard Webhooks: the keys of a webhook, and the signatures that prove to a receiver who sent an event.
 //!
-//! The keys that sign for a webhook are one text, separated by spaces: `whsec_` and 32 bytes for `v1` (HMAC-SHA256), `whsk_`
-//! and a seed of 32 bytes for `v1a` (Ed25519), whose public half is `whpk_`. Each key makes one signature, in the order of
-//! the text; a key that cannot be read is an error and never left out.
+//! The signing keys of a webhook are one text, separated by spaces. `whsec_` and 32 bytes are for `v1` (HMAC-SHA256).
+//! `whsk_` and a seed of 32 bytes are for `v1a` (Ed25519), whose public half is `whpk_`. Each key makes one signature,
+//! in the order of the text. A key that cannot be read is an error and never left out.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +15,7 @@ const SYMMETRIC: &str = "whsec_";
 const PRIVATE: &str = "whsk_";
 const PUBLIC: &str = "whpk_";
 
-/// A key that is none. Which one is not said: it would be in logs.
+/// A text that is no key. The error does not name it: it would be in logs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("malformed signing key: expected whsec_ and base64 of its bytes, or whsk_ and base64 of 32 bytes")]
 pub struct KeyError;
@@ -30,12 +30,12 @@ pub fn ed25519_key(random: [u8; 32]) -> String {
     format!("{PRIVATE}{}", STANDARD.encode(random))
 }
 
-/// Of a webhook's keys, the one that its receiver is reported.
+/// Of a webhook's keys, the one that its receiver gets.
 pub fn symmetric_key(keys: &str) -> &str {
     keys.split(' ').find(|key| !key.starts_with(PRIVATE)).unwrap_or_default()
 }
 
-/// Of a webhook's keys, the public half of the one for `v1a`, when it has one.
+/// The public half of a webhook's `v1a` key, if it has one.
 pub fn verification_key(keys: &str) -> Option<String> {
     let pair = keys.split(' ').find_map(|key| key.strip_prefix(PRIVATE)).map(pair)?.ok()?;
     Some(format!("{PUBLIC}{}", STANDARD.encode(pair.public_key())))
@@ -45,7 +45,7 @@ pub fn verification_key(keys: &str) -> Option<String> {
 /// `v1a,` and that of Ed25519.
 ///
 /// # Errors
-/// A key that is none.
+/// A text that is no key.
 pub fn sign(keys: &str, id: &str, timestamp_secs: i64, body: &str) -> Result<String, KeyError> {
     let signed = signed(id, timestamp_secs, body);
     let signatures = keys.split(' ').map(|key| match key.strip_prefix(PRIVATE) {

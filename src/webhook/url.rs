@@ -1,8 +1,9 @@
-//! Which URLs a webhook may have, and which addresses each may lead to: the guard against requests to our own inside.
+//! Which URLs a webhook may have, and which addresses each may lead to: the guard against requests to our internal
+//! network.
 //!
-//! Promises: what the text alone reports is refused when it is registered, in the words of the text; every address is
-//! vetted again at each connection. Parsers differ in what they forgive, so what is written oddly is refused outright.
-//! Pure: names are looked up by `resolver`.
+//! Promises: a URL that its text alone shows to be wrong is refused when it is registered. Every address is vetted
+//! again at each connection. Parsers differ in what they tolerate, so a URL that is written oddly is refused. Pure:
+//! names are resolved by `resolver`.
 
 use std::net::IpAddr;
 
@@ -13,7 +14,7 @@ use crate::webhook::address::{AllowedNetworks, is_public};
 const URL_CHARS_MAX: usize = 2_048;
 const NAME_CHARS_MAX: usize = 253;
 const LABEL_CHARS_MAX: usize = 63;
-/// Below it are the doors of mail, shells and the like, which a POST could say something to.
+/// Lower ports are those of mail, shells and the like, to which a POST could send a command.
 const PORT_MIN: u16 = 1_024;
 /// Names that only a network's own resolver knows (RFC 6761, RFC 6762, RFC 8375, ICANN's reserved ones), by their end.
 const INSIDE: [&str; 15] = [
@@ -34,14 +35,14 @@ const INSIDE: [&str; 15] = [
     "invalid",
 ];
 
-/// Why a URL is not taken.
+/// Why a URL is refused.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum WebhookUrlError {
     #[error("webhook url: {0}")]
     Malformed(String),
     #[error("webhook url: longer than 2048 characters")]
     TooLong,
-    /// Another scheme than http is not reported: what was written in its place may be a secret.
+    /// Another scheme than http is not shown: what was written in its place may be a secret.
     #[error("webhook url: {}expected https", if .0 == "http" { "scheme \"http\"; " } else { "" })]
     Scheme(String),
     #[error("webhook url: credentials and fragments are not taken")]
@@ -52,15 +53,15 @@ pub enum WebhookUrlError {
     Private(String),
 }
 
-/// How a webhook is spoken to.
+/// The protocol to a webhook.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Scheme {
     Https,
-    /// Only inside of a network that an operator allowed.
+    /// Only to an internal network that an operator allowed.
     Http,
 }
 
-/// What a webhook's host is: an address, or a name for some.
+/// A webhook's host: an address, or a name that has addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
     Address(IpAddr),
@@ -68,7 +69,7 @@ pub enum Target {
 }
 
 impl WebhookUrlError {
-    /// Whether an operator's word (allowed networks) could change it.
+    /// Whether an operator could allow it (allowed networks).
     pub fn needs_allowance(&self) -> bool {
         match self {
             WebhookUrlError::Scheme(scheme) => scheme == "http",
@@ -78,7 +79,7 @@ impl WebhookUrlError {
     }
 }
 
-/// Checks what the text of a webhook's URL reports. `allowed` takes plain http, any port and names of one's own too.
+/// Checks the text of a webhook's URL. `allowed` permits plain http, any port and internal names too.
 ///
 /// # Errors
 /// See [`WebhookUrlError`].
@@ -115,11 +116,11 @@ pub fn check_url(text: &str, allowed: &AllowedNetworks) -> Result<Url, WebhookUr
         Target::Name(name) if !is_name(&name) => return Err(malformed("the host is no name of the DNS")),
         Target::Name(_) => {}
     }
-    // What is sent to later is what was looked at now.
+    // The parsed URL is returned, so that events are sent to exactly what was checked here.
     if url.as_str().len() > URL_CHARS_MAX { Err(WebhookUrlError::TooLong) } else { Ok(url) }
 }
 
-/// Where a URL leads, before names are looked up.
+/// The host of a URL, before names are resolved.
 ///
 /// # Errors
 /// A URL without a host.
@@ -143,7 +144,7 @@ impl Scheme {
         }
     }
 
-    /// Whether a webhook may be spoken to like this at `address`. What is not encrypted stays inside.
+    /// Whether a webhook may be reached with this scheme at `address`. Without encryption only internal networks.
     pub fn may_reach(self, address: IpAddr, allowed: &AllowedNetworks) -> bool {
         match self {
             Scheme::Https => is_public(address) || allowed.contain(address),

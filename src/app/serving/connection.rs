@@ -1,7 +1,8 @@
-//! One connection: whose it is, since when it is idle, and its stream.
+//! One connection: its client, since when it is idle, and its stream.
 //!
-//! Promises: a connection that is closed for another is idle, and no request on it is acted upon after that. Idle is one on which no
-//! request is under way, also while its client is slow to send one, or to take an answer; since when, reports the last byte.
+//! Promises: a connection that is closed for another one is idle, and no request on it is acted upon after that. It is
+//! idle while no request on it is under way, even while its client slowly sends one or reads an answer. Idle time
+//! counts from the last byte.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -15,14 +16,14 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Sleep;
 
-/// What is known of a connection.
+/// The state of a connection.
 pub(super) struct Connection {
     pub peer: SocketAddr,
-    /// Whom it counts for.
+    /// The address that it counts for.
     pub counted_as: IpAddr,
     state: Mutex<State>,
     closing: Notify,
-    /// Told when it becomes idle.
+    /// Notified when it becomes idle.
     idle: Arc<Notify>,
 }
 
@@ -71,7 +72,7 @@ impl Connection {
         }
     }
 
-    /// Has it closed when it is idle; false when it is not.
+    /// Closes it if it is idle; false if it is not.
     pub(super) fn close(&self) -> bool {
         let mut state = self.state();
         if !matches!(*state, State::Idle { .. }) {
@@ -82,7 +83,7 @@ impl Connection {
         true
     }
 
-    /// Waits until it is to be closed.
+    /// Waits until [`Connection::close`] was called.
     pub(super) async fn closed(&self) {
         self.closing.notified().await;
     }
@@ -99,12 +100,13 @@ impl Drop for UnderWay {
     }
 }
 
-/// A stream that fails when the other side takes nothing for too long, and reports when anything is sent or received.
+/// A stream that fails when the other side reads nothing for too long. It notes in its connection when bytes were sent
+/// or received.
 pub(super) struct Stream {
     stream: TcpStream,
     connection: Arc<Connection>,
     time_max: Duration,
-    /// Running while something waits to be taken.
+    /// Runs while written bytes wait to be read.
     over: Option<Pin<Box<Sleep>>>,
 }
 
@@ -125,7 +127,7 @@ impl Stream {
     }
 }
 
-/// What the system still has to send of an answer that nobody takes is not kept.
+/// If nobody reads an answer, the system discards the bytes that it still has to send.
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.over.is_some() {

@@ -17,7 +17,7 @@ use crate::watcher::explain::{ExplainError, ExplainedLeg, Explanation, TraceRead
 struct Report {
     chain: &'static str,
     transaction_hash: String,
-    /// Null when it is in no block (any more).
+    /// Null if it is in no block (any more).
     block: Option<BlockReport>,
     traces: TracesReport,
     legs: Vec<LegReport>,
@@ -42,7 +42,7 @@ struct TracesReport {
 struct LegReport {
     verdict: &'static str,
     reason: String,
-    /// What shows it: `roots` or `traces`.
+    /// Which lane shows it: `roots` or `traces`.
     lane: &'static str,
     /// `native`, or the token's contract.
     asset: String,
@@ -52,8 +52,8 @@ struct LegReport {
     amount: Option<String>,
     base_units: String,
     source_address: String,
-    /// How the source is known: `reported`, `only_payer`, `instruction`, `mint`, `fee_payer`, or `stand_in` where nobody was
-    /// asked.
+    /// How the source is known: `reported`, `only_payer`, `instruction`, `mint`, `fee_payer`, or `stand_in` if no
+    /// endpoint was asked.
     source_rule: &'static str,
     destination_address: String,
     deposit: Option<DepositReport>,
@@ -71,7 +71,7 @@ pub(super) async fn one(config: &Config, chain: Chain, tx: TxId, json: bool) -> 
     let db = open_existing(&config.store).await?;
     let mut explained = explain(&source, &db, &network, tx).await;
     if let Err(ExplainError::Unanswered { .. }) = explained {
-        // One that is only slow was not waited for.
+        // The first try did not wait for an endpoint that is only slow.
         source.check().await.ok();
         explained = explain(&source, &db, &network, tx).await;
     }
@@ -144,7 +144,7 @@ impl LegReport {
     fn of(network: &Network, leg: ExplainedLeg) -> Self {
         let ExplainedLeg { lane, transfer, verdict, why, deposit } = leg;
         let asset = network.asset(&transfer.asset);
-        // What is on record was asked for when it was recorded.
+        // For a deposit on record the sender was asked for when it was recorded.
         let payer = deposit.as_ref().map_or(transfer.payer(), Deposit::payer);
         let note = asset.is_none().then(|| note_on(network.chain, &transfer.asset)).flatten();
         let reason =

@@ -15,13 +15,13 @@ use crate::store::deposits::{self, SeenIn};
 struct Record {
     #[serde(flatten)]
     resource: DepositResource,
-    /// How the source is known: `reported`, `only_payer`, `instruction`, `mint`, `fee_payer`, or `stand_in` where nobody could
-    /// be asked.
+    /// How the source is known: `reported`, `only_payer`, `instruction`, `mint`, `fee_payer`, or `stand_in` if no
+    /// endpoint could be asked.
     source_rule: &'static str,
     /// `native`, or the token's contract or mint.
     asset: String,
     base_units: String,
-    /// Among equal legs of its transaction.
+    /// Its number among equal legs of its transaction.
     nth: u32,
     /// The newest block that it was seen in; null where none is kept.
     block: Option<Place>,
@@ -33,7 +33,7 @@ struct Place {
     hash: String,
     /// Whether the block is on our chain now.
     canonical: bool,
-    /// What showed it: `roots` or `traces`.
+    /// Which lane showed it: `roots` or `traces`.
     lane: &'static str,
 }
 

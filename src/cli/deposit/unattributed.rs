@@ -1,8 +1,8 @@
-//! What `landfall deposit unattributed` prints: the inbox of what arrived for accounts and is no deposit, and behind that of
-//! each chain what no transaction explains (`unexplained`).
+//! What `landfall deposit unattributed` prints: an inbox of what arrived for accounts and is no deposit. After it, for
+//! each chain, come the balances that no transaction explains (`unexplained`).
 //!
-//! Deliberately not in it: tokens that are not listed, of which anybody can send any number to anybody; `deposit explain`
-//! tells of those.
+//! Deliberately not in it: tokens that are not listed, since anybody can send any number of them to anybody. `deposit
+//! explain` shows those.
 
 use landfall_chain::{Chain, Network};
 use serde::Serialize;
@@ -81,7 +81,7 @@ pub(super) async fn list(config: &Config, chain: Option<Chain>, all: bool, json:
     let db = open_existing(&config.store).await?;
     let mut reader = db.read().await?;
     for chain in Chain::ALL.into_iter().filter(|one| chain.is_none_or(|chain| chain == *one)) {
-        // Of a chain that is configured no more only the symbols are not known.
+        // Of a chain that is not configured any more, only the symbols are unknown.
         let network = config.chains.get(&chain).and_then(|settings| app::network(chain, settings).ok());
         let mut after: Option<Arrival> = None;
         loop {

@@ -1,5 +1,5 @@
-//! The lines of `landfall deposit unattributed` that name no transaction: what addresses hold more or less than what is on record
-//! explains. One that is explained by now, because its blocks were read again, is not shown.
+//! The lines of `landfall deposit unattributed` without a transaction: addresses that hold more or less than the record
+//! explains. A difference that is explained by now, because its blocks were read again, is not shown.
 
 use landfall_chain::{Chain, Network};
 use serde::Serialize;
@@ -22,10 +22,12 @@ struct Line {
     asset: String,
     /// Null where the asset is not listed.
     currency_symbol: Option<String>,
-    /// What is held more than is explained, in the major unit; negative where it is less, null where the asset is not listed.
+    /// By how much more is held than is explained, in the major unit. Negative if less is held; null where the asset is
+    /// not listed.
     amount: Option<String>,
     base_units: String,
-    /// What was held after this block, what came and left above it through the newer one, and what is held after that.
+    /// The amount held after this block, what came and left above it up to the newer block, and the amount held after
+    /// that.
     since_block_number: u64,
     had_base_units: String,
     came_base_units: String,
@@ -36,7 +38,7 @@ struct Line {
 }
 
 impl Line {
-    /// `None` where what is on record explains it.
+    /// `None` if the record explains it.
     fn of(entry: Entry, moved: &Moved, network: Option<&Network>) -> Option<Self> {
         let Readings { chain, address, asset, had, has } = entry.readings;
         let (sign, amount) = match entry.readings.unexplained(moved)? {
@@ -77,7 +79,7 @@ impl Line {
     }
 }
 
-/// Prints what is not explained on `chain`.
+/// Prints the unexplained balances of `chain`.
 pub(super) async fn list(
     reader: &mut Reader,
     chain: Chain,
@@ -90,7 +92,7 @@ pub(super) async fn list(
         after = page.last().cloned();
         for entry in page {
             let moved = unexplained::moved(reader, &entry.readings).await?;
-            // Thousands of movements, which were found later, leave nothing that could be told of it.
+            // If thousands of movements were found later, they are not added up, and there is no line.
             if let Some(line) = moved.and_then(|moved| Line::of(entry, &moved, network)) {
                 say!("{}", if json { json_line(&line)? } else { line.text() });
             }

@@ -1,4 +1,4 @@
-//! A difference of `landfall rescan --json`: one JSON object on a line of its own, in a shape that is the same for all of them.
+//! A difference of `landfall rescan --json`: one JSON object on each line, all of the same shape.
 
 use landfall_chain::{Address, BlockRef, Chain, Proof, TxId};
 use serde::Serialize;
@@ -14,7 +14,7 @@ pub(super) struct DifferenceLine {
     /// The number of the final block, or slot; of `no_block` that of ours.
     block_number: u64,
     block_hash: String,
-    /// What our record has in the place of the final block.
+    /// What our record has in place of the final block.
     #[serde(skip_serializing_if = "Option::is_none")]
     our_hash: Option<String>,
     deposits: Vec<DepositLine>,
@@ -25,18 +25,18 @@ pub(super) struct DifferenceLine {
     address: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     transaction_hash: Option<String>,
-    /// What stands behind the block that differs; absent where the block itself does.
+    /// How the block that differs is proved; absent if the block itself differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     proof: Option<&'static str>,
     /// The sentence that is printed without `--json`.
     reason: String,
 }
 
-/// A deposit that it is about.
+/// The deposit that it is about.
 #[derive(Serialize)]
 struct DepositLine {
     deposit_id: String,
-    /// As it is on record; absent where it is not.
+    /// As on record; absent if it is not there.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'static str>,
 }

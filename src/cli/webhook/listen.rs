@@ -1,4 +1,4 @@
-//! `landfall webhook listen`: a receiver on this machine that verifies what comes and prints it, for who builds one.
+//! `landfall webhook listen`: a receiver on this machine that verifies and prints events, for people who build one.
 //!
 //! It needs neither configuration nor store. Any path is taken. What is refused is printed with the reason.
 

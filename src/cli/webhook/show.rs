@@ -1,4 +1,4 @@
-//! `landfall webhook list|show`: what is on record of receivers. Signing keys are never shown again.
+//! `landfall webhook list|show`: the record of receivers. Signing keys are never shown again.
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
@@ -27,12 +27,12 @@ struct Shown<'a> {
     /// How many events are held for one that was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     held: Option<u64>,
-    /// How a delivery that has not arrived failed last; only where one webhook is shown.
+    /// How a delivery that has not arrived failed last; only if one webhook is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_failure: Option<FailureReport>,
 }
 
-/// Those that were removed while events were undelivered: another webhook gets them by a replay.
+/// Webhooks that were removed with undelivered events; a replay gives these to another webhook.
 pub(super) async fn removed(db: &Db, json: bool) -> anyhow::Result<()> {
     let now = Clock::system().now();
     for (webhook, held) in &webhooks::removed(&mut db.read().await?).await? {

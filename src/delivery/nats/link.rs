@@ -1,4 +1,4 @@
-//! One connection to a NATS server, from its making until it breaks.
+//! One connection to a NATS server, from its start until it breaks.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::delivery::send::ATTEMPT_TIME_MAX;
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(4);
 /// For all of them.
 const ALL_TIME_MAX: Duration = Duration::from_secs(15);
-/// A server that is silent for two or three of these is taken for gone.
+/// A server that answers none of two or three pings counts as gone.
 const PING_EVERY: Duration = Duration::from_secs(5);
 
 /// Where events are published, as an operator sets it.
@@ -29,12 +29,12 @@ pub struct NatsOptions {
     pub urls: Vec<Url>,
     /// A file with a user's JWT and seed.
     pub credentials: Option<PathBuf>,
-    /// Certificates to trust in place of the machine's own; with it no server is spoken to without TLS.
+    /// Certificates to trust in place of the machine's own. If set, no server is used without TLS.
     pub ca: Option<PathBuf>,
     pub stream: String,
-    /// What subjects begin with.
+    /// What all subjects begin with.
     pub subject: String,
-    /// How many servers store the stream, when it is made by us.
+    /// How many servers store the stream if we make it.
     pub replicas: usize,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Link {
 /// Connects to one of the servers.
 ///
 /// # Errors
-/// In words for operators.
+/// A message for operators.
 pub(super) async fn connect(options: &NatsOptions) -> Result<Link, String> {
     let broken = CancellationToken::new();
     let seen = broken.clone();
@@ -56,14 +56,14 @@ pub(super) async fn connect(options: &NatsOptions) -> Result<Link, String> {
         .name("landfall")
         .connection_timeout(CONNECT_TIME_MAX)
         .ping_interval(PING_EVERY)
-        // Each server is tried once. What breaks later is replaced by who uses it.
+        // Each server is tried once. If the connection breaks later, the caller makes another.
         .max_reconnects(options.urls.len())
         .event_callback(move |event| {
             let seen = seen.clone();
             async move { responses(&event, &seen) }
         });
     if let Some(path) = &options.ca {
-        // Whoever names whom to trust wants no connection without.
+        // An operator who names certificates wants no connection without TLS.
         connecting = connecting.add_root_certificates(path.clone()).require_tls(true);
     }
     if let Some(path) = &options.credentials {
@@ -82,7 +82,7 @@ pub(super) async fn connect(options: &NatsOptions) -> Result<Link, String> {
 fn responses(event: &Event, broken: &CancellationToken) {
     match event {
         Event::Disconnected | Event::Closed | Event::Draining | Event::LameDuckMode => broken.cancel(),
-        // What is refused without a word to who asked, such as a publication without the permission.
+        // Refusals that no call returns, such as a publication without the permission.
         Event::ServerError(error) => warn!("the NATS server says: {error}"),
         Event::ClientError(_) | Event::SlowConsumer(_) | Event::Connected => {}
     }

@@ -1,6 +1,6 @@
-//! What the stream must be for what is promised of it, and the subjects that events are published to.
+//! What the stream must be like for our promises to hold, and the subjects that events are published to.
 //!
-//! A stream that is not there is made. One that is there is its owner's: it is looked at and never changed.
+//! A missing stream is made. An existing one is its owner's: it is checked and never changed.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::delivery::nats::NatsOptions;
 use crate::event::FEED_TYPES;
 use crate::store::sinks::State;
 
-/// How long the stream must know ids again: as long as an event is retried.
+/// How long the stream must remember ids: as long as an event is retried.
 pub const DUPLICATE_WINDOW: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// NATS stores a stream on so many servers at most.
+/// NATS stores a stream on at most so many servers.
 pub const REPLICAS_MAX: usize = 5;
-/// What a server answers that cannot reach the stream now.
+/// The code of a server that cannot reach the stream now.
 const UNAVAILABLE: usize = 503;
 const CHECK_TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -32,7 +32,7 @@ pub(super) struct Fault {
     pub(super) what: String,
 }
 
-/// Makes the stream when there is none, else looks whether it is as it must be.
+/// Makes the stream if there is none; otherwise checks that it is as it must be.
 pub(super) async fn check(context: &Context, options: &NatsOptions) -> Result<(), Fault> {
     let away = |what: String| Fault { state: State::Away, what };
     let refused = |what: String| Fault { state: State::Refused, what };
@@ -48,7 +48,7 @@ pub(super) async fn check(context: &Context, options: &NatsOptions) -> Result<()
                 warn!("the NATS stream {} was not there and was made: it is empty", options.stream);
                 return Ok(());
             }
-            // A cluster without a leader, for example: another of its servers may answer.
+            // For example a cluster without a leader: another of its servers may answer.
             GetStreamErrorKind::JetStream(error) if error.code() == UNAVAILABLE => return Err(away(error.to_string())),
             GetStreamErrorKind::JetStream(error) => return Err(refused(error.to_string())),
             GetStreamErrorKind::Request | GetStreamErrorKind::EmptyName | GetStreamErrorKind::InvalidStreamName => {
@@ -62,7 +62,7 @@ pub(super) async fn check(context: &Context, options: &NatsOptions) -> Result<()
     fault(&config, options).map_or(Ok(()), |what| Err(refused(what)))
 }
 
-/// The stream that is made when there is none.
+/// The stream that is made if there is none.
 fn wanted(options: &NatsOptions) -> Config {
     Config {
         name: options.stream.clone(),
@@ -76,7 +76,7 @@ fn wanted(options: &NatsOptions) -> Config {
     }
 }
 
-/// What is wrong with a stream, and what to do; nothing when it can be published to.
+/// What is wrong with a stream, and what to do; `None` if events can be published to it.
 fn fault(config: &jetstream::stream::Config, options: &NatsOptions) -> Option<String> {
     let stream = &options.stream;
     let window = config.duplicate_window.as_secs();
@@ -105,7 +105,7 @@ fn fault(config: &jetstream::stream::Config, options: &NatsOptions) -> Option<St
             "stream {stream} may drop what nobody waits for; its retention must be limits: name another one"
         ));
     }
-    // The server drops the oldest of a subject, which is an account's, unless it is to refuse what is new.
+    // The server drops the oldest event of a subject, which is an account's, unless it is set to refuse new ones.
     if config.max_messages_per_subject > 0 && !config.discard_new_per_subject {
         return Some(format!(
             "stream {stream} keeps {} messages of an account only and drops those before: \
@@ -121,7 +121,7 @@ fn fault(config: &jetstream::stream::Config, options: &NatsOptions) -> Option<St
     None
 }
 
-/// Whether each subject that `subjects` stands for is one that `filter` stands for.
+/// Whether `filter` matches each subject that `subjects` matches.
 fn covers(filter: &str, subjects: &str) -> bool {
     let mut wanted = subjects.split('.');
     for token in filter.split('.') {
@@ -136,13 +136,13 @@ fn covers(filter: &str, subjects: &str) -> bool {
     wanted.next().is_none()
 }
 
-/// `<prefix>.<type>.<id>`, of the account or of the identity. What means something in subjects, and `%`, is written as `%`
-/// and two digits, so that each is one token of its own.
+/// `<prefix>.<type>.<id>`, with the id of the account or of the identity. Characters with a meaning in subjects, and
+/// `%`, become `%` and two digits, so that each part is one token.
 pub(super) fn subject(prefix: &str, event_type: &str, id: &str) -> String {
     let mut subject = format!("{prefix}.{event_type}.");
     for character in id.chars() {
         if matches!(character, '.' | '*' | '>' | '%') {
-            // Writing to a string does not fail.
+            // Writing to a text does not fail.
             let _ = write!(subject, "%{:02X}", u32::from(character));
         } else {
             subject.push(character);
