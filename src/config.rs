@@ -493,14 +493,14 @@ mod tests {
     fn times_and_tiers_that_make_no_sense_are_refused_with_the_key_and_what_to_write() {
         let tier = |up_to: &str| format!("{}finality = \"safe\"\n", TIER.replace("1000", up_to));
         let stall =
-            "expected at least 60: blocks take their time to be final; without the key the network's rule tells";
+            "expected at least 60: blocks take their time to be final; without the key the network's rule decides";
         let cases = [
             ("finality_stall_secs = 0".to_owned(), "finality_stall_secs", stall),
             ("finality_stall_secs = 59".to_owned(), "finality_stall_secs", stall),
             (
                 "block_stall_secs = 59".to_owned(),
                 "block_stall_secs",
-                "expected at least 60, or 0 for a chain whose blocks come on demand; without the key the network's block time tells",
+                "expected at least 60, or 0 for a chain whose blocks come on demand; without the key the network's block time decides",
             ),
             (
                 "failed_grace_secs = 0".to_owned(),
@@ -742,8 +742,8 @@ mod tests {
             "{ url = \"https://a.b/${KEY}\" }",
         ] {
             let error = with(same).unwrap_err();
-            let expected = "config key chains.BASE_MAINNET.rpc[1]: the same endpoint as rpc[0]; name each once, for what is \
-                            agreed on must be several endpoints' word";
+            let expected = "config key chains.BASE_MAINNET.rpc[1]: the same endpoint as rpc[0]; name each once, for several \
+                            endpoints must agree";
             assert_eq!(error, expected, "{same}");
         }
         for other in [

@@ -47,7 +47,7 @@ pub enum DecideError {
     ReasonText,
     #[error("{chain}: no reorg below what was final is open; `landfall incident list` shows what is")]
     NoReorg { chain: Chain },
-    #[error("{chain}: at least 1 endpoint must tell what is final")]
+    #[error("{chain}: at least 1 endpoint must report what is final")]
     NoEndpoint { chain: Chain },
     #[error("{chain}: block {number} is not on our chain's record; `landfall status` shows how far that reaches")]
     NotOurs { chain: Chain, number: u64 },
@@ -176,7 +176,7 @@ impl Operator<'_> {
             let Some(waiting) = incident.deposit else { continue };
             let waiting = store::deposits::by_id(tx, waiting).await?;
             if waiting.is_some_and(|waiting| waiting.status == DepositStatus::Pending) {
-                incidents::resolve(tx, &incident.id, &format!("looked at again after {}", by.id), self.now).await?;
+                incidents::resolve(tx, &incident.id, &format!("judged again after {}", by.id), self.now).await?;
             }
         }
         Ok(())

@@ -197,7 +197,7 @@ pub(super) async fn of_account(
 fn listed(text: &str, networks: &[Network]) -> Result<String, &'static str> {
     let symbol = query::text(text)?;
     let is_listed = networks.iter().flat_map(|network| &network.assets).any(|asset| asset.symbol == symbol);
-    if is_listed { Ok(symbol) } else { Err("is listed by no chain that is followed: `GET /v2/assets` tells which are") }
+    if is_listed { Ok(symbol) } else { Err("is listed by no chain that is followed: `GET /v2/assets` shows which are") }
 }
 
 /// The chains of these addresses that are not configured: no balance there is known. A chain that never was followed is

@@ -159,7 +159,7 @@ fn in_parts(db: &Db, shown: &IdentityResource, last: LastAccount) -> Response {
     let rest = Rest { db: db.clone(), id: shown.id.clone(), last: Some(last), end: format!("]{end}") };
     let parts = stream::once(std::future::ready(Ok(begin.to_owned())));
     let parts = parts.chain(stream::try_unfold(rest, Rest::next));
-    let parts = parts.inspect_err(|error| error!("an identity's accounts were not told to the end: {error}"));
+    let parts = parts.inspect_err(|error| error!("an answer with an identity's accounts was cut off: {error}"));
     ([(header::CONTENT_TYPE, JSON)], Body::from_stream(parts)).into_response()
 }
 

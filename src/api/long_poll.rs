@@ -110,7 +110,7 @@ impl Tail {
                 continue;
             }
             if let Err(error) = self.look(db).await {
-                warn!("who waits for events is told later, because the store cannot be read: {error}");
+                warn!("requests that wait for events are answered later, because the store cannot be read: {error}");
                 pause = POLL_AFTER_ERROR;
             }
         }

@@ -47,7 +47,7 @@ use crate::identity::{IdentityStatus, IdentityType, SubStatus};
         (name = "Accounts", description = "What holds money on chains, under addresses of its own."),
         (name = "Assets", description = "What is credited."),
         (name = "Deposits", description = "Money that arrived on a chain at an account's address."),
-        (name = "Events", description = "What is told of deposits and identities, in one sequence."),
+        (name = "Events", description = "The changes of deposits and identities, in one sequence."),
         (name = "Identities", description = "Who accounts belong to."),
         (name = "Webhooks", description = "Receivers of events. What `x-landfall-extension` marks is beyond the interface."),
     ),

@@ -184,7 +184,7 @@ impl Code {
             Code::Unauthorized => "The API key or the signature of the request is missing or not valid.",
             Code::Forbidden => "The API key does not have the scope that this operation needs.",
             Code::NotFound => "There is nothing at this path, or no object with this id.",
-            Code::MethodNotAllowed => "The path does not take this method; `Allow` tells which it takes.",
+            Code::MethodNotAllowed => "The path does not take this method; `Allow` names those it takes.",
             Code::RequestTimeout => "The body did not arrive in time.",
             Code::IdempotencyMismatch => "Another request had this `request_id`; take another one.",
             Code::PreviousKeysValid => {
@@ -318,7 +318,10 @@ impl Problem {
     }
 
     pub(super) fn method_not_allowed() -> Self {
-        Problem::new(Code::MethodNotAllowed, "this path does not take this method; `Allow` tells which".to_owned())
+        Problem::new(
+            Code::MethodNotAllowed,
+            "this path does not take this method; `Allow` names those it takes".to_owned(),
+        )
     }
 
     pub(super) fn idempotency_mismatch() -> Self {

@@ -88,7 +88,7 @@ impl Workers {
         self.stop.cancel();
         let finish = async { while self.running.join_next().await.is_some() {} };
         if tokio::time::timeout(STOP_TIME_MAX, finish).await.is_err() {
-            warn!("some work was cut off; it is taken up again at the next start");
+            warn!("some work was cut off; it is done again at the next start");
             self.running.shutdown().await;
         }
         ended.map_or(Ok(()), |name| {

@@ -273,7 +273,7 @@ impl BackfillArgs {
             of_traces(&progress).iter().for_each(|line| say!("{line}"));
             if backfill.leaves_out_fees() {
                 say!(
-                    "NOT covered: the fees of transactions that moved nothing, which no log tells; --proof receipts reads them"
+                    "NOT covered: the fees of transactions that moved nothing, which no log shows; --proof receipts reads them"
                 );
             }
             if backfill.leaves_out_inner_value() {
@@ -329,8 +329,8 @@ impl<'a> Summary<'a> {
 fn of_proof(progress: &Progress) -> Option<&'static str> {
     match progress.proof? {
         Proof::Roots | Proof::Bloom => None,
-        Proof::TwoEndpoints => Some("all of it is told alike by two endpoints (two_endpoints)"),
-        Proof::OneEndpoint => Some("some of it is the word of one endpoint alone (one_endpoint)"),
+        Proof::TwoEndpoints => Some("two endpoints reported all of it alike (two_endpoints)"),
+        Proof::OneEndpoint => Some("one endpoint alone reported some of it (one_endpoint)"),
     }
 }
 

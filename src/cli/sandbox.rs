@@ -23,7 +23,7 @@ pub(super) struct Sandbox {
 impl Sandbox {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let Sandbox { once, keep } = self;
-        #[expect(clippy::disallowed_methods, reason = "which nodes are started is told by scripts/sandbox, in no file")]
+        #[expect(clippy::disallowed_methods, reason = "scripts/sandbox sets which nodes are started, and no file does")]
         let [anvil, surfpool] = ["LANDFALL_ANVIL", "LANDFALL_SURFPOOL"].map(std::env::var_os);
         let [anvil, surfpool] = [anvil, surfpool].map(|path| path.filter(|path| !path.is_empty()).map(PathBuf::from));
         let anvil = anvil.unwrap_or_else(|| "anvil".into());

@@ -122,14 +122,14 @@ fn traces(chain: &ChainReport) -> Vec<String> {
     let traced = chain.traced.map(|through| format!("native currency complete up to block {through}"));
     let reported_by = match (chain.traces_by_two, chain.traces_by_one) {
         (None, None) => None,
-        (Some(two), None) => Some(format!("told by two endpoints up to block {two}")),
+        (Some(two), None) => Some(format!("reported by two endpoints up to block {two}")),
         (Some(two), Some(one)) if one < two => Some(format!(
-            "told by two endpoints up to block {two}, but block {one} and maybe earlier ones by one alone"
+            "reported by two endpoints up to block {two}, but block {one} and maybe earlier ones by one alone"
         )),
         (Some(two), Some(one)) => {
-            Some(format!("one endpoint's word alone up to block {one}; the last that two told is block {two}"))
+            Some(format!("reported by one endpoint alone up to block {one}; the last that two reported is block {two}"))
         }
-        (None, Some(one)) => Some(format!("one endpoint's word alone, up to block {one}")),
+        (None, Some(one)) => Some(format!("reported by one endpoint alone, up to block {one}")),
     };
     let put_off = (chain.traces_put_off > 0).then(|| {
         format!(

@@ -226,9 +226,7 @@ impl ChainSection {
             return Err(key(&format!("{at}.rpc"), "at least one http or https URL is needed; ws and wss only wake up"));
         }
         if let Some((first, again)) = named_twice(&rpc) {
-            let what = format!(
-                "the same endpoint as rpc[{first}]; name each once, for what is agreed on must be several endpoints' word"
-            );
+            let what = format!("the same endpoint as rpc[{first}]; name each once, for several endpoints must agree");
             return Err(key(&format!("{at}.rpc[{again}]"), what));
         }
         if self.agree.is_some_and(|agree| !(1..=readable).contains(&agree)) {
@@ -279,11 +277,11 @@ impl ChainSection {
         }
         if self.finality_stall_secs.is_some_and(|secs| secs < FINALITY_STALL_SECS_MIN) {
             let what =
-                "expected at least 60: blocks take their time to be final; without the key the network's rule tells";
+                "expected at least 60: blocks take their time to be final; without the key the network's rule decides";
             return Err(key(&format!("{at}.finality_stall_secs"), what));
         }
         if self.block_stall_secs.is_some_and(|secs| secs > 0 && secs < BLOCK_STALL_SECS_MIN) {
-            let what = "expected at least 60, or 0 for a chain whose blocks come on demand; without the key the network's block time tells";
+            let what = "expected at least 60, or 0 for a chain whose blocks come on demand; without the key the network's block time decides";
             return Err(key(&format!("{at}.block_stall_secs"), what));
         }
         Ok(())

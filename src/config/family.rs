@@ -8,10 +8,10 @@ use landfall_chain::{Address, BlockHash, Family, RuleName};
 use crate::config::chain::ChainSection;
 
 /// What is wrong with a genesis hash.
-pub(super) const GENESIS: &str = "expected 32 bytes in base58, as getGenesisHash tells them";
+pub(super) const GENESIS: &str = "expected 32 bytes in base58, as getGenesisHash returns them";
 /// The message for every other rule of finality.
 const ONE_RULE: &str =
-    "on Solana every deposit waits for finalized, the cluster's own word, which takes seconds; leave it out";
+    "on Solana every deposit waits for finalized, the cluster's own commitment, which takes seconds; leave it out";
 const BALANCES: &str = "on Solana balances show every movement of SOL; leave it out";
 
 /// The first key of `section` that chains of `family` do not have, and what to do.
@@ -27,7 +27,7 @@ fn foreign_to_evm(section: &ChainSection) -> Option<(String, &'static str)> {
         (
             "genesis",
             section.genesis.is_some(),
-            "only Solana's clusters are told apart by it, an EVM chain by its chain id, which is built in; leave it out",
+            "it identifies clusters of Solana only; an EVM chain has its chain id, which is built in; leave it out",
         ),
         (
             "max_transaction_version",

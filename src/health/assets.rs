@@ -83,13 +83,13 @@ impl fmt::Display for AssetReport {
         match self.reported_at {
             Some(_) if self.program.is_none() => f.write_str("no contract")?,
             Some(_) => f.write_str(&self.terms().join("; "))?,
-            None => f.write_str("the chain has not told what it is")?,
+            None => f.write_str("the chain has not reported what it is")?,
         }
         if !self.differs.is_empty() {
             write!(f, "; differs from the configuration: {}", self.differs)?;
         }
         if !self.reason.is_empty() {
-            write!(f, "; the last look told nothing: {}", self.reason)?;
+            write!(f, "; the last reading reported nothing: {}", self.reason)?;
         }
         if self.held {
             f.write_str("; nothing of it is CONFIRMED for now")?;

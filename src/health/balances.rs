@@ -25,17 +25,18 @@ pub(super) async fn alarms(
     for followed in balances::followed(connection, chain).await? {
         if let Some(since) = followed.unreported_since.filter(|since| *since <= before) {
             let asset = followed.asset;
-            alarms.push(format!("balances: since {since} nobody tells how much of {asset} anybody holds"));
+            alarms.push(format!("balances: since {since} no endpoint reports who holds how much of {asset}"));
         }
     }
     let limit = u32::try_from(NAMED_MAX + 1).unwrap_or(u32::MAX);
     let unreported = balances::unreported(connection, chain, before, limit).await?;
     for Unreported { address, assets, since } in unreported.iter().take(NAMED_MAX) {
-        alarms
-            .push(format!("balances: since {since} endpoints do not tell alike how much of {assets} {address} holds"));
+        alarms.push(format!(
+            "balances: since {since} endpoints do not report alike how much of {assets} {address} holds"
+        ));
     }
     if unreported.len() > NAMED_MAX {
-        alarms.push("balances: nor do they tell it of others".to_owned());
+        alarms.push("balances: nor do they report it of others".to_owned());
     }
     Ok(alarms)
 }

@@ -60,7 +60,7 @@ pub(super) async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
 }
 
 pub(super) async fn one(db: &Db, id: &str, json: bool) -> anyhow::Result<()> {
-    ensure!(id != sinks::NATS, "{id} is a stream and no webhook: `landfall status` tells how it does");
+    ensure!(id != sinks::NATS, "{id} is a stream and no webhook: `landfall status` shows it");
     let mut reader = db.read().await?;
     let webhook = webhooks::by_id(&mut reader, id).await?.context("no webhook has this id")?;
     let last_failure = deliveries::last_failure(&mut reader, id).await?.map(FailureReport::from);

@@ -53,7 +53,7 @@ pub(super) async fn check(context: &Context, options: &NatsOptions) -> Result<()
             GetStreamErrorKind::JetStream(error) => return Err(refused(error.to_string())),
             GetStreamErrorKind::Request | GetStreamErrorKind::EmptyName | GetStreamErrorKind::InvalidStreamName => {
                 return Err(away(format!(
-                    "the server does not tell of the stream (is JetStream on?): {}",
+                    "the server does not report on the stream (is JetStream on?): {}",
                     with_causes(&error)
                 )));
             }

@@ -612,7 +612,7 @@ async fn what_is_not_understood_is_refused_and_an_unknown_account_is_not_found()
     }
     let (status, body) = bench.get("/v2/accounts/alice/balances?symbol=usdc").await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
-    let detail = "is listed by no chain that is followed: `GET /v2/assets` tells which are";
+    let detail = "is listed by no chain that is followed: `GET /v2/assets` shows which are";
     assert_eq!(body["errors"], json!([{ "parameter": "symbol", "detail": detail }]));
     bench.world.close().await;
 }
@@ -689,8 +689,8 @@ async fn an_address_that_is_not_reported_of_an_asset_is_named_with_it_and_since_
         assert!((3..=9).contains(&asked), "it is asked for again and less and less often: {asked}");
         let who = address(ALICE);
         let expected = [
-            format!("balances: since {since} nobody tells how much of {TOKEN} anybody holds"),
-            format!("balances: since {since} endpoints do not tell alike how much of USDC {who} holds"),
+            format!("balances: since {since} no endpoint reports who holds how much of {TOKEN}"),
+            format!("balances: since {since} endpoints do not report alike how much of USDC {who} holds"),
         ];
         assert_eq!(alarms(&bench).await, expected);
         bench.world.chain.leave_unreported([]);

@@ -576,7 +576,7 @@ async fn a_method_that_a_path_does_not_take_is_refused_with_those_it_takes() {
     for path in ["/v2/crypto/deposits?limit=0", "/v2/crypto/deposits/x?limit=0"] {
         for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS, Method::TRACE] {
             let answer = api.send(&method, path, &[&authorization]).await;
-            let detail = "this path does not take this method; `Allow` tells which";
+            let detail = "this path does not take this method; `Allow` names those it takes";
             answer.assert_problem(405, "METHOD_NOT_ALLOWED", "Method not allowed", detail);
             assert_eq!(answer.header(header::ALLOW), Some("GET,HEAD"));
         }

@@ -637,7 +637,7 @@ async fn a_sink_is_paused_resumed_and_given_up_when_it_is_no_longer_configured()
         );
         assert_eq!(desk.run(&["webhook", "resume", "nats", "--reason", "a test"]).0, Some(0));
         assert_eq!(desk.run(&["webhook", "list"]).1, "", "{engine:?}");
-        let said = "landfall: nats is a stream and no webhook: `landfall status` tells how it does\n";
+        let said = "landfall: nats is a stream and no webhook: `landfall status` shows it\n";
         assert_eq!(desk.run(&["webhook", "show", "nats"]), (Some(2), String::new(), said.to_owned()), "{engine:?}");
 
         let path = desk.0.path().join("landfall.toml");

@@ -868,7 +868,7 @@ async fn the_real_command_reads_an_address_to_its_begin_and_slots_by_their_range
     assert_eq!(
         reported,
         "SOLANA_MAINNET: 3 deposits recorded, 3 confirmed; the next slot is 51\n\
-         some of it is the word of one endpoint alone (one_endpoint)\n"
+         one endpoint alone reported some of it (one_endpoint)\n"
     );
     assert!(said.contains("was never followed: only with start = 51 will `landfall run` leave out no slot"), "{said}");
     let by_slots = ["--chain", "SOLANA_MAINNET", "--from", "15", "--to", "40", "--json"];

@@ -287,7 +287,7 @@ async fn a_token_that_nobody_reports_keeps_no_other_unknown_and_is_not_asked_for
         }
         assert_eq!(alarms(&bench).await, [""; 0]);
         bench.world.pass(MINUTE * 30);
-        let alarm = format!("balances: since {since} nobody tells how much of {TOKEN} anybody holds");
+        let alarm = format!("balances: since {since} no endpoint reports who holds how much of {TOKEN}");
         assert_eq!(alarms(&bench).await, [alarm]);
         bench.world.chain.leave_unreported([]);
         bench.world.pass(MINUTE * 31);
