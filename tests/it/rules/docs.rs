@@ -1,8 +1,8 @@
-//! The book keeps up with the program: `docs/reference/` names each key, incident, problem code and command, links resolve, and
-//! sentences can be read at once.
+//! The book keeps up with the program: `docs/reference/` names each key, incident, problem code and command, and links
+//! resolve. Sentences can be read at once, in the book and in the product's comments.
 //!
-//! What there is comes from the program: keys from what the configuration says of one that it does not know, codes from the
-//! API's document, commands from `--help`. It does not judge whether what a page says is true.
+//! The lists come from the program: keys from the configuration's answer to an unknown key, codes from the API's document,
+//! commands from `--help`. Whether a page is true is not judged here.
 //! `docs/reference/cli.md` is renewed by `LANDFALL_RENEW=1 cargo test --test it rules::docs::`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +13,8 @@ use std::process::Command;
 use landfall::api::openapi_json;
 use landfall::config::Config;
 use serde_json::Value;
+
+use crate::rules::layers::product_sources;
 
 const SENTENCE_WORDS_MAX: usize = 35;
 const README_WORDS_MAX: usize = 899;
@@ -55,8 +57,14 @@ fn lines(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// The comments of a source file as a page. A line of code is an empty line of it.
+pub(crate) fn comments(source: &str) -> String {
+    let lines = source.lines().map(|line| line.trim_start().strip_prefix("//").unwrap_or_default());
+    lines.map(|line| line.trim_start_matches(['/', '!'])).collect::<Vec<_>>().join("\n")
+}
+
 /// Paragraphs and items of lists: neither headings, nor tables, nor code.
-fn paragraphs(page: &str) -> Vec<String> {
+pub(crate) fn paragraphs(page: &str) -> Vec<String> {
     let mut paragraphs = vec![String::new()];
     for line in lines(&page.replace("```", "\n\n```")) {
         let item = item(line);
@@ -88,6 +96,14 @@ fn sentences(paragraph: &str) -> Vec<String> {
         }
     }
     sentences
+}
+
+/// The sentences of a page that cannot be read at once, each behind its number of words.
+fn long_sentences(page: &str) -> Vec<String> {
+    let all = paragraphs(page).into_iter().flat_map(|paragraph| sentences(&paragraph));
+    let counted = all.map(|sentence| (sentence.split_whitespace().count(), sentence));
+    let long = counted.filter(|(words, _)| *words > SENTENCE_WORDS_MAX);
+    long.map(|(words, sentence)| format!("{words} words:{sentence}")).collect()
 }
 
 /// The headings of a page, as a link names them behind `#`.
@@ -240,12 +256,23 @@ fn links_resolve_and_every_page_is_linked() {
 fn no_sentence_of_the_book_is_longer_than_can_be_read_at_once() {
     let mut long = Vec::new();
     for path in pages() {
-        for sentence in paragraphs(&fs::read_to_string(&path).unwrap()).iter().flat_map(|text| sentences(text)) {
-            let words = sentence.split_whitespace().count();
-            if words > SENTENCE_WORDS_MAX {
-                long.push(format!("{}: {words} words:{sentence}", path.display()));
-            }
-        }
+        let page = fs::read_to_string(&path).unwrap();
+        long.extend(long_sentences(&page).iter().map(|sentence| format!("{}: {sentence}", path.display())));
+    }
+    assert!(long.is_empty(), "{}", long.join("\n"));
+}
+
+#[test]
+fn no_sentence_of_a_comment_is_longer_than_can_be_read_at_once() {
+    let count = |first: usize, between: &str, second: usize| {
+        let [first, second] = [first, second].map(|words| "word ".repeat(words));
+        long_sentences(&comments(&format!("//! {first}\n{between}    /// {second}\n"))).len()
+    };
+    assert_eq!([count(20, "", 15), count(20, "", 16), count(20, "mod code;\n", 16)], [0, 1, 0]);
+    let mut long = Vec::new();
+    for (path, source) in product_sources() {
+        let sentences = long_sentences(&comments(&source));
+        long.extend(sentences.iter().map(|sentence| format!("{}: {sentence}", path.display())));
     }
     assert!(long.is_empty(), "{}", long.join("\n"));
 }

@@ -1,6 +1,8 @@
-//! The glossary (`docs/develop/glossary.md`) in names: files, types, functions, constants and columns have none of the old words.
+//! The glossary (`docs/develop/glossary.md`) in names and comments: files, types, functions, constants and columns have
+//! none of the old words, nor have the product's comments.
 
-use crate::rules::layers::{all_sources, root};
+use crate::rules::docs::{comments, paragraphs};
+use crate::rules::layers::{all_sources, product_sources, root};
 
 /// An old word, and what says it now.
 const OLD: [(&str, &str); 11] = [
@@ -15,6 +17,28 @@ const OLD: [(&str, &str); 11] = [
     ("restate", "replace_record"),
     ("outweighed", "is_weaker"),
     ("stride", "window"),
+];
+/// Old words and phrases that only comments are searched for: names may have them in another sense.
+const OLD_IN_COMMENTS: [(&str, &str); 18] = [
+    ("telling", "reporting"),
+    ("hear", "get a response"),
+    ("hears", "gets a response"),
+    ("restates", "replaces"),
+    ("restated", "replaced"),
+    ("lack", "miss"),
+    ("lacks", "misses"),
+    ("lacked", "missed"),
+    ("lacking", "missing"),
+    ("bear out", "corroborate"),
+    ("bears out", "corroborates"),
+    ("borne out", "corroborated"),
+    ("take up", "start at"),
+    ("takes up", "starts at"),
+    ("taken up", "started at"),
+    ("second look", "cross-check"),
+    ("look again", "check again"),
+    // As in "an endpoint's word".
+    ("s word", "report"),
 ];
 const DECLARES: [&str; 8] = ["fn", "struct", "enum", "type", "trait", "const", "static", "mod"];
 
@@ -37,6 +61,14 @@ fn words(name: &str) -> Vec<String> {
 fn old_word(name: &str) -> Option<(&'static str, &'static str)> {
     let words = words(name);
     OLD.into_iter().find(|(old, _)| words.iter().any(|word| word == old))
+}
+
+/// An old word or phrase in a paragraph of comments. What stands in backticks is code.
+fn old_phrase(paragraph: &str) -> Option<(&'static str, &'static str)> {
+    let prose = paragraph.split('`').step_by(2).collect::<Vec<_>>().join(" code ").to_lowercase();
+    let words = prose.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    let text = format!(" {} ", words.collect::<Vec<_>>().join(" "));
+    OLD.into_iter().chain(OLD_IN_COMMENTS).find(|(old, _)| text.contains(&format!(" {old} ")))
 }
 
 /// The names that a line declares: behind `fn`, `struct` and so on.
@@ -66,5 +98,21 @@ fn names_have_the_words_of_the_glossary() {
     let code = schema.lines().map(|line| line.split("--").next().unwrap_or_default());
     let columns = code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'));
     found.extend(columns.filter_map(|name| Some(format!("a column: {name} has {:?}", old_word(name)?.0))));
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn comments_have_the_words_of_the_glossary() {
+    assert_eq!(old_phrase("What is Told, alike."), Some(("told", "reported")));
+    assert_eq!(old_phrase("It is an endpoint's word."), Some(("s word", "report")));
+    assert_eq!(old_phrase("The words of `told`, in a restatement; take `two` up."), None, "code, and parts of words");
+    let mut found = Vec::new();
+    for (path, source) in product_sources() {
+        let paragraphs = paragraphs(&comments(&source));
+        found.extend(paragraphs.iter().filter_map(|paragraph| {
+            let (old, new) = old_phrase(paragraph)?;
+            Some(format!("{}: {old:?}: say {new:?}:{paragraph}", path.display()))
+        }));
+    }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }

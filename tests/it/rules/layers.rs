@@ -420,6 +420,13 @@ pub(crate) fn all_sources() -> Vec<(PathBuf, String)> {
     all
 }
 
+/// The sources of the product: `src`, and `src` of each crate of chains/.
+pub(crate) fn product_sources() -> Vec<(PathBuf, String)> {
+    let is_src = |path: &PathBuf, nth: usize| path.components().nth(nth).is_some_and(|part| part.as_os_str() == "src");
+    let all = all_sources().into_iter();
+    all.filter(|(path, _)| is_src(path, 0) || path.starts_with("chains") && is_src(path, 2)).collect()
+}
+
 /// The source files below a folder of the repository, by their paths in it.
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
