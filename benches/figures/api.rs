@@ -1,9 +1,9 @@
-//! `GET /v2/crypto/deposits` on loopback, on stores of millions of deposits: how long a page takes at the beginning, in the middle and
-//! at the end of an account that has all of them, and of one that has half of them beside 100,000 others; the first page of any of
-//! those, pages of what is rare; and how many requests a second.
+//! `GET /v2/crypto/deposits` on loopback, on stores of millions of deposits: how long pages take, and how many requests
+//! a second are answered. The pages are those at the beginning, in the middle and at the end of two accounts: one has
+//! all deposits, the other has half of them beside 100,000 others. Also first pages, and pages of rare deposits.
 //!
-//! The service is another process with a listener of its own. Deposits are written by SQL of this program's own, with ids in no
-//! order, as real ones have. On SQLite, and on PostgreSQL where `LANDFALL_TEST_POSTGRES` names a server.
+//! The service is another process with a listener of its own. Deposits are written by SQL of this program's own, with
+//! ids in no order, as real ones have. On SQLite, and on PostgreSQL where `LANDFALL_TEST_POSTGRES` names a server.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -37,8 +37,8 @@ const WHALE: &str = "acc_whale";
 const ACCOUNTS: u64 = 100_000;
 /// How many requests ask at the same time when as many as can be are to be answered.
 const CALLERS: usize = 16;
-/// How many deposits are written in a transaction of SQLite's: each writes nearly all pages of the indexes of what is in no order;
-/// and of PostgreSQL's, in the time that a statement may take.
+/// How many deposits are written in a transaction of SQLite's: each writes nearly all pages of the indexes of what is
+/// in no order; and of PostgreSQL's, in the time that a statement may take.
 const CHUNKS: [u64; 2] = [1_000_000, 25_000];
 /// KiB that SQLite keeps of them meanwhile.
 const CACHE: &str = "PRAGMA cache_size = -2000000";
@@ -130,9 +130,9 @@ async fn throughput(service: &Service, key: &str, paths: Vec<String>, size: Size
     Ok(())
 }
 
-/// Writes deposits, each a second younger than the one before; the engine's name. Every second is the whale's, the others are
-/// everybody's in turn. The six oldest of an account that has all of them
-/// are of an asset, and on chains, that it has no others of.
+/// Writes deposits, each a second younger than the one before; the engine's name. Every second is the whale's, the
+/// others are everybody's in turn. The six oldest of an account that has all of them are of an asset, and on chains,
+/// that it has no others of.
 async fn fill(db: &Db, deposits: u64, accounts: u64) -> anyhow::Result<&'static str> {
     let mut tx = db.begin().await?;
     let (engine, chunk) = match tx.engine() {
@@ -174,8 +174,8 @@ async fn fill(db: &Db, deposits: u64, accounts: u64) -> anyhow::Result<&'static 
     Ok(engine)
 }
 
-/// What PostgreSQL does about so many new rows in its own time, it does now: while requests are measured it would take a part of
-/// the machine that no store takes whose rows came one by one.
+/// Does now what PostgreSQL would do later because of so many new rows. During the measurement it would take a part of
+/// the machine, which it never takes where rows come one by one.
 async fn settle(reader: &mut Reader) -> anyhow::Result<()> {
     if let Engine::Postgres(connection) = reader.engine() {
         for text in ["SET statement_timeout = 0", "VACUUM (ANALYZE) deposits", "CHECKPOINT"] {

@@ -1,9 +1,9 @@
-//! The Solana node: a process of its own that shows blocks of mainnet's size, and what this process reports it on its standard
-//! input.
+//! The Solana node: a process of its own that shows blocks of mainnet's size. This process sends it commands on its
+//! standard input.
 //!
-//! `grow BLOCKS` adds so many at once, `live BLOCKS MS` one every so many milliseconds; both answer when they are there, with
-//! the newest slot. `counts` answers how many blocks and how many light calls it was asked for since it was last asked. It ends
-//! with its input. Answers are compressed, as providers do.
+//! `grow BLOCKS` adds so many at once, `live BLOCKS MS` adds one every so many milliseconds. Both answer with the
+//! newest slot when the blocks are there. `counts` answers how many blocks and light calls it was asked for since the
+//! last `counts`. It ends with its input. Answers are compressed, as those of providers are.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -1,4 +1,5 @@
-//! Empty databases, for figures of both engines: SQLite in a folder, and PostgreSQL where `LANDFALL_TEST_POSTGRES` names a server.
+//! Empty databases, for figures of both engines: SQLite in a folder, and PostgreSQL where `LANDFALL_TEST_POSTGRES`
+//! names a server.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,8 +1,8 @@
-//! Delivery on loopback, from a store on either engine: how many webhooks a second, how long from the commit of an event to its
-//! first attempt, what receivers that are dead or drip do to the others, and memory at a backlog.
+//! Delivery on loopback, from a store on either engine: webhooks a second, the time from the commit of an event to its
+//! first attempt, and memory at a backlog. Also what receivers that are dead or drip do to the others.
 //!
-//! The receivers are another process, and so is the delivery whose memory is measured. Events are written by SQL of this
-//! program's own: what a watcher does beside them is measured elsewhere.
+//! The receivers are another process, and so is the delivery whose memory is measured. Events are written by SQL of
+//! this program's own: what a watcher does meanwhile is measured elsewhere.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -95,8 +95,8 @@ struct Load {
     spoilt: bool,
 }
 
-/// The time from the commit to the first attempt that 99 of 100 events do not exceed, in ms, at the good endpoints; and how many
-/// events a second were written in truth.
+/// The time from the commit to the first attempt that 99 of 100 events do not exceed, in ms, at the good endpoints; and
+/// how many events a second were written in truth.
 async fn first_attempts(url: &str, hooks: &Hooks, load: Load) -> anyhow::Result<(f64, f64)> {
     let bench = Bench::new(url, hooks, load.endpoints).await?;
     // Nobody listens there once this is dropped.

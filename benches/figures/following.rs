@@ -1,10 +1,11 @@
 //! Solana followed in full, from HTTP to the store: what a block of mainnet's size costs, and what is asked of a node.
 //!
-//! The node is a process of its own, and so is who follows it: its processor time is Landfall's alone, and all of it. In it are
-//! HTTP over the loopback device, gunzip, JSON-RPC, the reading of blocks, their parents, every look-up in the watch list and
-//! the transaction that records them. First it catches up by ticks; then it reads the same blocks again as `landfall backfill
-//! --from --to` does; then it runs as `landfall run` does, balances beside it, while the node makes five blocks a second. Nobody in these blocks is
-//! ours: what blocks that pay us cost in calls is told of a small chain, here.
+//! The node is a process of its own, and so is its follower, so the processor time of the follower is Landfall's alone,
+//! and all of it. It includes HTTP over the loopback device, gunzip, JSON-RPC, the reading of blocks, their parents,
+//! every look-up in the watch list, and the transaction that records them. First it catches up by ticks. Then it reads
+//! the same blocks again as `landfall backfill --from --to` does. Then it runs as `landfall run` does, with balances,
+//! while the node makes five blocks a second. Nobody in these blocks is ours: the calls for blocks that pay us are
+//! counted on a small chain, here too.
 
 use std::io::{BufReader, Write};
 use std::process::{Command, Stdio};
@@ -123,8 +124,8 @@ pub(crate) async fn follow(words: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads all that is final again, as `landfall backfill --from --to` does; how many blocks that were, and the seconds of
-/// processor time.
+/// Reads all that is final again, as `landfall backfill --from --to` does; how many blocks that were, and the seconds
+/// of processor time.
 async fn backfill(url: Url, db: &Db, clock: &Clock) -> anyhow::Result<(u64, f64)> {
     let finalized = Cursor::load(&mut db.read().await?, CHAIN).await?.finalized.context("something is final")?.number;
     let (from, proof) = (FIRST_SLOT + 1, ReadProof::Candidate);
@@ -137,8 +138,8 @@ async fn backfill(url: Url, db: &Db, clock: &Clock) -> anyhow::Result<(u64, f64)
     Ok((finalized + 1 - from, (process::cpu()? - begun).as_secs_f64()))
 }
 
-/// How often blocks are asked for that pay us, of a node and of two that must agree: a small chain is followed by ticks until
-/// all that it pays is CONFIRMED.
+/// How often blocks are asked for that pay us, of a node and of two that must agree: a small chain is followed by ticks
+/// until all that it pays is CONFIRMED.
 async fn measure_hits() -> anyhow::Result<()> {
     for nodes in [1, 2] {
         let (store, ledger) = (Store::fresh(CHAIN).await?, Ledger::starting_at(FIRST_SLOT));

@@ -1,11 +1,11 @@
 //! The figures of Landfall's speed and memory, each beside its goal: `cargo bench --bench figures`.
 //!
 //! Another process of this same program shows the chain, so that processor time and memory of this one are Landfall's
-//! alone. Figures that depend on the machine are reported as ratios of things measured in one run. `LANDFALL_BENCH=small`
-//! ends within some minutes in a debug build and shows that everything works; `LANDFALL_BENCH=full` watches 10,000,000 addresses.
-//! Words behind `--` choose sections: `cargo bench --bench figures -- requests logs receipts memory head
-//! solana delivery api`.
-//! It judges nothing: a missed goal is for the reader to see.
+//! alone. Figures that depend on the machine are reported as ratios of things measured in one run.
+//! `LANDFALL_BENCH=small` ends within some minutes in a debug build and shows that everything works;
+//! `LANDFALL_BENCH=full` watches 10,000,000 addresses. Names after `--` choose sections: `cargo bench --bench figures
+//! -- requests logs receipts memory head solana delivery api`. It judges nothing: a missed goal is for the reader to
+//! see.
 
 mod api;
 mod cluster;

@@ -1,8 +1,8 @@
 //! Memory: what `landfall run` needs beside the watch list, and what one watched address adds to it.
 //!
-//! The program follows a busy chain with one address, traces, balances and all, until it is warm; then this process adds the
-//! others to the store, and the program takes them up. Their balances are not due: how many of these are read at once does not
-//! hang on how many there are.
+//! The program follows a busy chain with one address, with traces and balances, until it is warm. Then this process
+//! adds the others to the store, and the program watches them too. Their balances are not due: how many of these are
+//! read at once does not depend on how many there are.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

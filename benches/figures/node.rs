@@ -1,8 +1,8 @@
-//! The node: a process of its own that shows a busy chain, and what this process reports it on its standard input.
+//! The node: a process of its own that shows a busy chain. This process sends it commands on its standard input.
 //!
 //! `mine TXS LOGS [ADDRESS]` mines a block, which may pay an address, and answers when it was there (microseconds since
-//! 1970); `latency MS`; `counts` answers how many requests came since it was last asked, and how many calls of each
-//! method. It ends with its input.
+//! 1970). `latency MS` delays answers. `counts` answers how many requests came since the last `counts`, and how many
+//! calls of each method. It ends with its input.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -1,4 +1,4 @@
-//! What `landfall backfill` does: its engine over a store, with the watch list that stands there.
+//! What `landfall backfill` does: its engine over a store, with the watch list of that store.
 
 use std::time::{Duration, Instant};
 

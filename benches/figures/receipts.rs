@@ -1,5 +1,5 @@
-//! Backfill with `proof = "receipts"`: reading proved blocks, and all that `landfall backfill` does, beside a loop that only
-//! downloads the same answers and parses them into borrowed structs.
+//! Backfill with `proof = "receipts"`: reading proved blocks, and all that `landfall backfill` does. Beside it a loop
+//! that only downloads the same answers and parses them into borrowed structs.
 
 use std::fmt;
 use std::hint::black_box;

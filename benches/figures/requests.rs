@@ -1,4 +1,4 @@
-//! HTTP requests per live block: what one block costs at the endpoint that is read from, and at a second one beside it, however
+//! HTTP requests per live block: what one block costs at the endpoint that is read from, and at a second one, however
 //! many addresses are watched.
 
 use landfall::time::Clock;
@@ -156,8 +156,8 @@ impl Driven {
         Ok(Reported { first, second })
     }
 
-    /// What each was asked since this was last asked; first the one that was asked for more, which is the one that is read
-    /// from.
+    /// What each was asked since this was last asked; first the one that was asked for more, which is the one that is
+    /// read from.
     fn take_counts(&mut self) -> anyhow::Result<[Asked; 2]> {
         let [one, other] = &mut self.nodes;
         let (one, other) = (one.take_counts()?, other.take_counts()?);

@@ -1,9 +1,10 @@
-//! Solana at 10,000,000 owners: what they cost in memory, what matching a block of mainnet's size costs, and (`following`)
-//! what it costs to read and follow such blocks.
+//! Solana at 10,000,000 owners: what they cost in memory, what matching a block of mainnet's size costs, and
+//! (`following`) what it costs to read and follow such blocks.
 //!
-//! As in `memory`, a process of its own loads the owners. The block that is matched is `landfall_cluster::recorded`, read once:
-//! 1,228 transactions, whose fees, legs, debits and what is no credit are looked up; nobody in it is watched. Told is all that
-//! connecting it takes but reading it: every look-up, and the transaction that records it.
+//! As in `memory`, a process of its own loads the owners. The matched block is `landfall_cluster::recorded`, read once:
+//! its 1,228 transactions have fees, legs, debits and movements that are no credit, and all are looked up. Nobody in it
+//! is watched. The figure covers all of connecting the block but reading it: every look-up, and the transaction that
+//! records it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::ops::RangeInclusive;

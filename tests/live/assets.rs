@@ -1,4 +1,5 @@
-//! A listed token is what its contract says, on a real node: with other decimals, or without a contract, nothing of it is CONFIRMED.
+//! A listed token is what its contract says, on a real node: with other decimals, or without a contract, nothing of it
+//! is CONFIRMED.
 
 use std::time::{Duration, Instant};
 

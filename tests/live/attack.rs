@@ -1,8 +1,9 @@
-//! What one client may take of the running program while others pay, read and supervise: everything at once, but for names of webhooks
-//! that nobody answers for, which need a resolver of one's own (`it delivery::names`).
+//! What one client may take of the running program while others pay, read and supervise: everything at once. Only names
+//! of webhooks that nobody answers for are elsewhere (`it delivery::names`): they need a resolver of their own.
 //!
-//! In the full run for 60 s, as it is configured by default and alone on the machine, held to its times; otherwise for a few
-//! seconds, with a quarter of all counts and beside other tests: every request is answered, and every deposit comes.
+//! In the full run for 60 s, with the default configuration and alone on the machine, held to its times. Otherwise for
+//! a few seconds, with a quarter of all counts and beside other tests: every request is answered, and every deposit
+//! comes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

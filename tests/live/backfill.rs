@@ -1,5 +1,5 @@
-//! `landfall backfill` and `proof = "logs"` on a real node: what was paid before an address was added is found beside the
-//! running service, and each deposit is credited and reported once.
+//! `landfall backfill` and `proof = "logs"` on a real node: what was paid before an address was added is found beside
+//! the running service, and each deposit is credited and reported once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What the API says that an account has is what the node says: native and tokens, after deposits, and after payments that
-//! Landfall had no part in.
+//! What the API says that an account has is what the node says: native and tokens, after deposits, and after payments
+//! that Landfall had no part in.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,8 @@ impl Client {
         Client { http, url: format!("http://127.0.0.1:{port}"), key: key.trim().to_owned() }
     }
 
-    /// Symbol, total and available of each line; the whole answer where there is none, and nothing while nobody answers.
+    /// Symbol, total and available of each line; the whole answer where there is none, and nothing while nobody
+    /// answers.
     async fn balances(&self, account: &str) -> Result<Vec<[String; 3]>, Value> {
         let request = self.http.get(format!("{}/v2/accounts/{account}/balances", self.url));
         let Ok(answer) = request.header("authorization", format!("Bearer {}", self.key)).send().await else {
@@ -109,7 +110,8 @@ async fn balances_are_what_the_node_says(engine: Engine) {
     });
     let service = stage.start();
     let had = has(&stage, &alice).await;
-    // The assets are followed from behind the block that was reached when they were first looked at: that one becomes final, too.
+    // The assets are followed from behind the block that was reached when they were first looked at: that one becomes
+    // final, too.
     let begun = Instant::now();
     while client.balances("alice").await.is_err() {
         assert!(begun.elapsed() < PATIENCE, "what alice has is never known");

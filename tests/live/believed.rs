@@ -1,8 +1,8 @@
 //! What two endpoints report alike and was never paid: clients share mistakes, and the balances decide.
 //!
-//! anvil (revm of before July 2026) reports an earlier movement of value once more, as a SELFDESTRUCT frame, when a contract that
-//! was there before destroys itself with itself as heir. The contracts are real; they are deployed by transactions, for behind
-//! `anvil_setCode` the proof of the block before does not verify.
+//! anvil (revm of before July 2026) reports an earlier movement of value once more, as a SELFDESTRUCT frame, when a
+//! contract that was there before destroys itself with itself as heir. The contracts are real. They are deployed by
+//! transactions, because after `anvil_setCode` the proof of the block before does not verify.
 
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,8 @@ async fn pay(stage: &Stage, from: &Address, to: &Address) {
     send(stage, json!({ "from": from.to_string(), "to": to.to_string(), "value": ETHER, "gas": "0x100000" })).await;
 }
 
-/// A stage whose chain one node reports as two endpoints, with an account to deploy from and the contract that destroys itself.
+/// A stage whose chain one node reports as two endpoints, with an account to deploy from and the contract that destroys
+/// itself.
 async fn stage() -> (Stage, Proxy, Address, Address) {
     let stage = Stage::new(Engine::Sqlite).await;
     let proxy = Proxy::start(&stage.node).await;

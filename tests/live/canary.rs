@@ -1,6 +1,6 @@
-//! Secrets stay where they are: canaries in every place that may hold one, beside the keys and the signature of a request that
-//! are made on the way, the real process at its most talkative, each command and each operation, and everything that was
-//! printed or answered searched for them.
+//! Secrets stay where they are. Canaries are in every place that may hold a secret; a key and a request's signature are
+//! made on the way. The real process logs everything that it can, each command and each operation is run, and all that
+//! was printed or answered is searched for them.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -26,12 +26,13 @@ use crate::hook::Hook;
 use crate::stage::{Engine, Stage, address, binary, free_port};
 use crate::tls::{self, Terminator};
 
-/// In each part of an RPC URL, in a header, in the URL of a NATS server and its credentials, in the store's password, in
-/// what is asked of the API.
+/// In each part of an RPC URL, in a header, in the URL of a NATS server and its credentials, in the store's password,
+/// in what is asked of the API.
 const CANARY: &str = "canary";
 /// Where the events of a webhook go is its owner's to see, and no log's.
 const HOOK: &str = "http://127.0.0.2:9/hook-path?token=hook-token";
-/// Of a name that nobody has, and of a receiver that takes what comes; the certificate of the one at the last address is of another.
+/// Of a name that nobody has, and of a receiver that takes what comes; the certificate of the one at the last address
+/// is of another.
 const OF_HOOKS: [&str; 5] = ["127.0.0.2", "hook-path", "hook-token", "hook-name", TLS_HOST];
 const TLS_HOST: &str = "127.0.0.3";
 /// What a NATS server is signed in with: a seed of zeros, with its checksum.
@@ -74,7 +75,7 @@ impl Output {
         self.run_for(arguments, &[code], |_| Vec::new())
     }
 
-    /// As `run`, of a command that reports secrets, this once: nothing else may tell them, nor may it report others.
+    /// As `run`, of a command that reports secrets, this once: nothing else may show them, nor may it report others.
     fn run_for(&mut self, arguments: &[&str], codes: &[i32], secrets: impl Fn(&str) -> Vec<String>) -> String {
         let mut command = Command::new(binary());
         command.current_dir(&self.folder).args(arguments).env("LANDFALL_LOG", "debug").stdin(Stdio::null());
@@ -175,7 +176,8 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     let mut service = Running(command.stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap());
     stage.pay_native(address(0xa1), 7).await;
     stage.node.mine(3).await.unwrap();
-    // The second endpoint is dead, so nothing is CONFIRMED; two webhooks and NATS are dead, so its event waits for them.
+    // The second endpoint is dead, so nothing is CONFIRMED; two webhooks and NATS are dead, so its event waits for
+    // them.
     stage.until_status("0.000000000000000007", "PENDING").await;
 
     let log_now = || std::fs::read_to_string(&log).unwrap();
@@ -209,7 +211,7 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     assert!(forgotten.is_empty(), "nobody asked for {forgotten:?}");
 }
 
-/// What tells how things are.
+/// What reports how things are.
 fn look(reported: &mut Output, stage: &Stage, hook: &str) {
     let event = reported.run(&["event", "list", "--json"], 0);
     let event: Value = serde_json::from_str(event.lines().next().unwrap()).unwrap();
@@ -466,7 +468,8 @@ fn is_of(asked: &str, operation: &str) -> bool {
         && asked.zip(operation).all(|(asked, part)| part.starts_with('{') || asked == part)
 }
 
-/// A stage with canaries wherever its configuration may hold a secret; the API and the operators' routes at these ports.
+/// A stage with canaries wherever its configuration may hold a secret; the API and the operators' routes at these
+/// ports.
 async fn stage_of_secrets(port: u16, admin: u16) -> Stage {
     let stage = Stage::new(Engine::Postgres).await;
     // The test's server asks nobody for a password.
@@ -535,8 +538,8 @@ async fn ask_all(reported: &mut Output, stage: &Stage, port: u16, key: &str) {
     reported.ask(&api, key, ("DELETE", &path), None, 404).await;
 }
 
-/// A request that is signed as it must be, and the same one once more: who reads its token within its time may be the first to
-/// send it.
+/// A request that is signed as it must be, and the same one once more: who reads its token within its time may be the
+/// first to send it.
 async fn ask_signed(reported: &mut Output, port: u16) {
     let create = ["key", "create", "--name", "signing", "--scope", "read"];
     let key = reported.run_for(&create, &[0], |key| vec![key[16..59].to_owned()]).trim().to_owned();

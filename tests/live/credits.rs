@@ -109,10 +109,10 @@ fn e4_a_copy_of_a_token_at_another_address_is_an_unlisted_token() {
 
 #[test]
 fn e5_a_fee_on_transfer_token_is_not_listed() {
-    // Its log says 1,000 and the balance grew by 990. A listed token is credited as its log says, so that one that keeps
-    // a fee, or rebases, must not be listed; one that is shows at its first payment (`unexplained`). To list one, we would
-    // need to credit what its `balanceOf` proves at the final block (`eth_getProof` of its storage), and to know the place
-    // of its balances there.
+    // Its log says 1,000 and the balance grew by 990. A listed token is credited as its log says, so that one that
+    // keeps a fee, or rebases, must not be listed; one that is shows at its first payment (`unexplained`). To list one,
+    // we would need to credit what its `balanceOf` proves at the final block (`eth_getProof` of its storage), and to
+    // know the place of its balances there.
     let reported = reported("E5");
     assert_eq!(reported.credits(), NONE);
     assert_eq!(reported.verdicts(&ALICE), ["unlisted_token 1000"]);

@@ -35,7 +35,7 @@ async fn pay(stage: &mut Stage) {
     stage.node.mine(1).await.unwrap();
 }
 
-/// What `event show` tells of an event's only delivery: its state, and the attempts on record.
+/// What `event show` reports of an event's only delivery: its state, and the attempts on record.
 fn delivery(stage: &Stage, event: &str) -> (String, Vec<Value>) {
     let shown: Value = serde_json::from_str(&stage.ok(&["event", "show", event, "--json"])).unwrap();
     let delivery = &shown["deliveries"][0];
@@ -48,8 +48,8 @@ fn shown(stage: &Stage, event: &str) -> (String, Vec<u64>) {
     (state, attempts.iter().map(|attempt| attempt["attempt"].as_u64().unwrap()).collect())
 }
 
-/// An event that came again did so because answers were late, where the machine stood still: each of its requests was an
-/// attempt on record, and all but the last have failed.
+/// An event that came again did so because answers were late, where the machine stood still: each of its requests was
+/// an attempt on record, and all but the last have failed.
 fn assert_answers_were_late(stage: &Stage, hook: &Hook, event: &str) {
     let (times, (_, attempts)) = (hook.times()[event], delivery(stage, event));
     let failed = attempts.iter().filter(|attempt| attempt["error"] != "").count();

@@ -2,7 +2,8 @@
 //! PostgreSQL and nats-server. One binary.
 //!
 //! `scripts/test` installs and names them: `LANDFALL_ANVIL`, `LANDFALL_SURFPOOL`, `LANDFALL_TEST_POSTGRES`,
-//! `LANDFALL_TEST_PG_BIN`, `LANDFALL_NATS_SERVER`. A missing one fails the tests that need it; none is skipped. `stage` is the harness.
+//! `LANDFALL_TEST_PG_BIN`, `LANDFALL_NATS_SERVER`. A missing one fails the tests that need it; none is skipped. `stage`
+//! is the harness.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod assets;

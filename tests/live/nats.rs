@@ -1,5 +1,5 @@
-//! Events in a real JetStream: each once and in order for each deposit, whoever is killed, whatever gets lost, and however
-//! long the server is away; and nothing else waits for it meanwhile.
+//! Events in a real JetStream: each once and in order for each deposit, whoever is killed, whatever gets lost, and
+//! however long the server is away; and nothing else waits for it meanwhile.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! A real `nats-server` with JetStream that can be killed, stopped and started, what its stream holds, and a door before it
-//! behind which acknowledgements get lost.
+//! A real `nats-server` with JetStream that can be killed, stopped and started, what its stream holds, and a door
+//! before it behind which acknowledgements get lost.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -41,7 +41,7 @@ pub(crate) struct Stored {
     pub(crate) payload: String,
 }
 
-/// Leads to a server, until it is told to lose acknowledgements. It ends with its owner.
+/// Leads to a server, until a test has it lose acknowledgements. It ends with its owner.
 pub(crate) struct LossyDoor {
     pub(crate) url: String,
     to_lose: Arc<AtomicUsize>,

@@ -48,7 +48,8 @@ async fn e19_what_the_op_stack_mints_is_credited_also_when_the_transaction_fails
     assert_eq!(service.stop().0, Some(0));
 }
 
-/// Sends a deposit transaction as the sequencer would: `0x7e || rlp([source, from, to, mint, value, gas, system, data])`.
+/// Sends a deposit transaction as the sequencer would: `0x7e || rlp([source, from, to, mint, value, gas, system,
+/// data])`.
 async fn deposit(node: &Anvil, source: u8, from: Address, to: Address, mint: u128, value: u128) {
     let fields = [
         string(&[source; 32]),

@@ -1,7 +1,8 @@
 //! `landfall backfill` as a person sees it: a bar on a terminal and none in a pipe, Ctrl-C in the middle, and the same
 //! command again; and what it says where no node traces. And `landfall run` on a terminal, while it catches up.
 //!
-//! The terminal is util-linux's `script`, the real program stands in it, and anvil answers through a proxy that can be slow.
+//! The terminal is util-linux's `script`, the real program stands in it, and anvil answers through a proxy that can be
+//! slow.
 
 use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};

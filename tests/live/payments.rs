@@ -1,8 +1,8 @@
 //! The payments of `credits`: one chain with every way to pay, and to seem to pay, that a contract can show.
 //!
-//! Played once for all tests of this binary: on anvil, each transaction in a block of its own, all final, read by the real
-//! program with one endpoint. What it then lists and explains is kept, and everything that ran is ended. A deposit of a
-//! transaction that no test knows fails them all.
+//! Played once for all tests of this binary: on anvil, each transaction in a block of its own, all final, read by the
+//! real program with one endpoint. What it then lists and explains is kept, and everything that ran is ended. A deposit
+//! of a transaction that no test knows fails them all.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -36,7 +36,7 @@ pub(crate) struct Played {
     reported: BTreeMap<&'static str, Reported>,
 }
 
-/// What the program tells of one transaction.
+/// What the program reports of one transaction.
 pub(crate) struct Reported {
     pub(crate) deposits: Vec<Value>,
     pub(crate) legs: Vec<Value>,
@@ -51,7 +51,7 @@ pub(crate) fn played() -> &'static Played {
     played.as_ref().expect("the payments were played; if not, standard error says above why")
 }
 
-/// What is told of the transaction that was sent under this name.
+/// What is reported of the transaction that was sent under this name.
 pub(crate) fn reported(name: &str) -> &'static Reported {
     played().reported.get(name).unwrap_or_else(|| panic!("no transaction was sent as {name:?}"))
 }
@@ -210,7 +210,8 @@ impl Sender<'_> {
         self.send("E24 tokens", payer, usdc, 0, transfer(&SHOP, 243)).await;
     }
 
-    /// Rows E6, E13, E15, E23: somebody moves another's tokens, with an allowance; for an amount of nothing nobody needs one.
+    /// Rows E6, E13, E15, E23: somebody moves another's tokens, with an allowance; for an amount of nothing nobody
+    /// needs one.
     async fn pay_for_others(&mut self) {
         const TRANSFER_FROM: &str = "transferFrom(address,address,uint256)";
         let (payer, outsider, usdc) = (self.payer, self.outsider, self.stage.token);

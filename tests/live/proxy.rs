@@ -1,9 +1,9 @@
-//! A proxy before a node, for what anvil cannot be told to: it may be slow, and may know no method of `debug` and `trace`,
-//! or lie in them.
+//! A proxy before a node, for what anvil has no setting for: it may be slow, and may know no method of `debug` and
+//! `trace`, or lie in them.
 //!
-//! anvil 1.7.1 answers nothing any more once a block was mined while it answered `debug_traceBlockByHash`: that takes a lock
-//! for reading twice, and what mines waits for it in between (with traces asked for without a pause it lasted some 1,000
-//! blocks). A test that mines much has its traces asked for through a proxy, and the blocks mined between them.
+//! anvil 1.7.1 answers nothing any more once a block was mined while it answered `debug_traceBlockByHash`: it takes a
+//! read lock twice, and the miner waits for the lock in between. (With traces asked for without a pause it lasted some
+//! 1,000 blocks.) A test that mines much has its traces asked for through a proxy, and the blocks mined between them.
 //!
 //! It ends with its owner.
 
@@ -88,7 +88,7 @@ impl Proxy {
         self.behind.manner.lock().unwrap().refuses_traces = refuses;
     }
 
-    /// Traces tell that whatever paid `payee` paid `instead`.
+    /// Traces report that whatever paid `payee` paid `instead`.
     pub(crate) fn trace_instead(&self, payee: &Address, instead: &Address) {
         let [payee, instead] = [payee, instead].map(|of| format!(r#""to":"{}""#, of.to_string().to_lowercase()));
         self.behind.manner.lock().unwrap().lie_in_traces = Some(Lie { payee, instead });

@@ -1,5 +1,5 @@
-//! The examples of receivers, in Rust, TypeScript and Python, as an integrator runs them: each is sent what the service sends,
-//! and what it must not believe, and is killed in between.
+//! The examples of receivers, in Rust, TypeScript and Python, as an integrator runs them: each gets what the service
+//! sends, and what it must not believe, and is killed in between.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

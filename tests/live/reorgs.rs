@@ -194,7 +194,8 @@ async fn r6_what_a_confirmed_transaction_pays_after_a_reorg_below_finalized_is_n
     stage.ok(&["chain", "override", "ETHEREUM_TESTNET", "accept-reorg", "--reason", "compared with another node"]);
     stage.until_caught_up().await;
 
-    // The same transaction, in another block: another amount. The first was reported, and stays; both would be too much.
+    // The same transaction, in another block: another amount. The first was reported, and stays; both would be too
+    // much.
     stage.send_again(&paid).await;
     stage.node.mine(4).await.unwrap();
     let both = stage.until("the second amount", |deposits| deposits.len() == 2).await;
@@ -223,8 +224,8 @@ async fn r6_what_a_confirmed_transaction_pays_after_a_reorg_below_finalized_is_n
 #[tokio::test(flavor = "multi_thread")]
 async fn r11_what_only_replaced_blocks_hold_is_reported_and_the_end_is_that_of_a_straight_scan() {
     let (mut stage, service) = stage().await;
-    // Bob is paid, and a block later nobody. Then both blocks are replaced, by as many: Bob's payment is gone, and the lower
-    // one of the new holds one for Alice, whom no block named before.
+    // Bob is paid, and a block later nobody. Then both blocks are replaced, by as many: Bob's payment is gone, and the
+    // lower one of the new holds one for Alice, whom no block named before.
     stage.pay_native(address(BOB), 3).await;
     stage.node.mine(2).await.unwrap();
     stage.until_status("0.000000000000000003", "PENDING").await;

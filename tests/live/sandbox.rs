@@ -1,4 +1,5 @@
-//! `landfall sandbox --once`, as people run it: everything that was paid arrives, on EVM, and on Solana where surfpool runs.
+//! `landfall sandbox --once`, as people run it: everything that was paid arrives, on EVM, and on Solana where surfpool
+//! runs.
 
 use std::process::Command;
 

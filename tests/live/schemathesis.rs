@@ -1,7 +1,8 @@
-//! schemathesis against the real service: whatever `openapi.json` allows is answered as it says, and what it forbids is refused.
+//! schemathesis against the real service: whatever `openapi.json` allows is answered as it says, and what it forbids is
+//! refused.
 //!
-//! With a key and without, signed and unsigned; those who are admitted on either engine. The full run has 50,000 cases and more.
-//! What it must know beside the document stands in `schemathesis/hooks.py`.
+//! With a key and without, signed and unsigned; requests that are admitted run on either engine. The full run has
+//! 50,000 cases and more. What it must know beside the document stands in `schemathesis/hooks.py`.
 
 use std::process::{Command, Output};
 use std::time::Instant;

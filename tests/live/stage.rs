@@ -139,7 +139,7 @@ impl Stage {
         status["chains"][0].clone()
     }
 
-    /// Waits until the deposits are as `wanted`; tells them otherwise.
+    /// Waits until the deposits are as `wanted`; otherwise fails with what they are.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let begun = Instant::now();
         loop {
@@ -317,7 +317,8 @@ pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A port for a program that starts later, and what keeps it until then: nobody else gets it, and it refuses connections.
+/// A port for a program that starts later, and what keeps it until then: nobody else gets it, and it refuses
+/// connections.
 pub(crate) fn kept_port() -> (u16, TcpSocket) {
     let kept = TcpSocket::new_v4().unwrap();
     kept.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();

@@ -1,8 +1,8 @@
-//! RPC and webhooks over TLS, with a certificate that only the process under test is told to trust: `https` is read from and
-//! sent to, `wss` wakes up, and what is not trusted is none of these.
+//! RPC and webhooks over TLS, with a certificate that only the process under test trusts. `https` is read from and sent
+//! to, and `wss` wakes up; with a certificate that is not trusted none of these works.
 //!
-//! Anvil and our receiver speak no TLS: they stand behind a server that does, and hands on every byte. The certificates end in 2120; nobody
-//! kept the key that signed them, and the server's own opens nothing else.
+//! Anvil and our receiver speak no TLS: they stand behind a server that does, and hands on every byte. The certificates
+//! end in 2120; nobody kept the key that signed them, and the server's own opens nothing else.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Value that moves inside of transactions, on a real node that traces and behind one that does not.
 //!
-//! The second is the first one behind a proxy, which knows no method of `debug` and `trace`: anvil cannot be told to.
+//! The second is the first one behind a proxy, which knows no method of `debug` and `trace`: anvil has no such setting.
 
 use std::time::{Duration, Instant};
 

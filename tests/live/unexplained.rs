@@ -1,5 +1,6 @@
-//! What an address holds and no transaction explains, on a real node: a balance that is set, as a genesis does, and a listed
-//! token that keeps a fee. Payments make no such entry; nor do those of the other tests, which `Service::stop` sees to.
+//! What an address holds and no transaction explains, on a real node: a balance that is set, as a genesis does, and a
+//! listed token that keeps a fee. Payments make no such entry; nor do those of the other tests, which `Service::stop`
+//! sees to.
 
 use std::time::{Duration, Instant};
 
@@ -62,8 +63,8 @@ impl Play {
         self.service.kill();
     }
 
-    /// Pays her until an entry is shown: she is read because something moved, and compared where her blocks were traced by
-    /// then. How often she was paid.
+    /// Pays her until an entry is shown: she is read because something moved, and compared where her blocks were traced
+    /// by then. How often she was paid.
     async fn pay_until_reported(&mut self) -> usize {
         let (begun, mut paid) = (Instant::now(), 0);
         while self.reported().is_empty() {

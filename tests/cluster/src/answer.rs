@@ -1,7 +1,7 @@
 //! The methods: what a node with a view of a ledger answers to one call, as agave does it.
 //!
-//! It holds us to what may be asked for: `processed` is refused where agave refuses it, a range of more than 500,000 slots is,
-//! and a version that is not asked for is.
+//! It holds us to what may be asked for: `processed` is refused where agave refuses it, a range of more than 500,000
+//! slots is, and a version that is not asked for is.
 
 use landfall_chain::Address;
 use serde_json::{Value, json};
@@ -93,7 +93,7 @@ pub(crate) fn answer(view: &View<'_>, genesis: &str, call: &Call) -> Answer {
     Ok(reported.to_string())
 }
 
-/// What a test tells of an account, or what the ledger's transactions left there.
+/// What a test sets for an account, or what the ledger's transactions left there.
 fn in_account(view: &View<'_>, key: &Value, slot: u64) -> Value {
     let reported = key.as_str().and_then(|key| view.accounts.get(key)).cloned();
     reported.unwrap_or_else(|| account(if view.is_bare { 0 } else { history::balance(view, key, slot) }))
@@ -137,8 +137,8 @@ fn blocks(view: &View<'_>, params: &Value) -> Result<Value, Refused> {
     Ok(listed.filter(|slot| !view.unlisted.contains(slot)).collect())
 }
 
-/// The block in `slot`, or why it is not reported: below what is final a slot without a block counts as skipped, whatever became
-/// of it; above, nothing is known of it yet.
+/// The block in `slot`, or why it is not reported: below what is final a slot without a block counts as skipped,
+/// whatever became of it; above, nothing is known of it yet.
 pub(crate) fn found<'a>(view: &View<'a>, slot: u64) -> Result<&'a Block, Refused> {
     let refusal = match view.block(slot) {
         Some(block) => return Ok(block),

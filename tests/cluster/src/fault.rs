@@ -16,7 +16,7 @@ pub enum Fault {
     /// A transaction of a block has no `meta`: it is null, or it is left out.
     NullMeta,
     NoMeta,
-    /// A transaction of a block does not tell whether it failed.
+    /// A transaction of a block does not show whether it failed.
     NoErr,
     /// A block does not report its time.
     NoTime,
@@ -76,7 +76,8 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Every fault but the refusals, at sizes that fit a ledger of some hundred slots. A new one comes last: seeds go by places.
+    /// Every fault but the refusals, at sizes that fit a ledger of some hundred slots. A new one comes last: seeds go
+    /// by places.
     pub const OTHERS: [Fault; 33] = [
         Fault::Null,
         Fault::NullMeta,

@@ -1,7 +1,7 @@
-//! What a node tells of single transactions and of single accounts.
+//! What a node reports of single transactions and of single accounts.
 //!
 //! Signatures come newest first. Within a slot agave's own storage and its long-term storage order them differently: by
-//! signature or by index, as a test says. What falls into a hole of the ledger is not in these lists either.
+//! signature or by index, as a test says. Signatures in a hole of the ledger are not in these lists either.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! The chain of one branch: blocks in slots, and what of them is final.
 //!
-//! Several nodes may show one ledger. A fork is another ledger, which shares what lies below it. Promises: a block stands on
-//! the newest one below its slot; what is final is never taken back, unless a test says so; what is final only grows.
+//! Several nodes may show one ledger. A fork is another ledger, which shares what lies below it. Promises: a block
+//! stands on the newest one below its slot; what is final is never taken back, unless a test says so; what is final
+//! only grows.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,8 @@
-//! One endpoint: what of a ledger it shows, how it misbehaves, what it was asked. It runs on the runtime it was started on,
-//! until it is dropped.
+//! One endpoint: what of a ledger it shows, how it misbehaves, what it was asked. It runs on the runtime it was started
+//! on, until it is dropped.
 //!
-//! Several may show one ledger, each with its own head, holes and faults. Batches are not served: many providers count or
-//! refuse them, and we send none.
+//! Several may show one ledger, each with its own head, holes and faults. Batches are not served: many providers count
+//! or refuse them, and we send none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -39,7 +39,7 @@ const LIE: u64 = u64::MAX - 1;
 /// In which order signatures of one slot are reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SlotOrder {
-    /// As agave's own storage told them for long.
+    /// As agave's own storage reported them for long.
     BySignature,
     /// As they stand in the block, the last first.
     ByIndex,
@@ -118,7 +118,7 @@ struct State {
     genesis: String,
     behind: u64,
     finalized: Option<u64>,
-    /// Where finality stood when it was told to stand still.
+    /// Where finality stood when a test stopped it.
     still_at: u64,
     first: u64,
     lost: BTreeSet<u64>,
@@ -218,7 +218,8 @@ impl Node {
         self.lock().transactions.insert(signature.to_owned(), answer);
     }
 
-    /// What it answers to `getAccountInfo` and `getMultipleAccounts` of this account from now on; null is an account that is not there.
+    /// What it answers to `getAccountInfo` and `getMultipleAccounts` of this account from now on; null is an account
+    /// that is not there.
     pub fn report_account(&self, key: &str, account: Value) {
         self.lock().accounts.insert(key.to_owned(), account);
     }
@@ -228,7 +229,7 @@ impl Node {
         self.lock().accounts_at = slot.into();
     }
 
-    /// Accounts that it was not told to report are not there: what transactions left in them is not looked for.
+    /// Accounts that a test did not set are not there: what transactions left in them is not searched for.
     pub fn forget_accounts(&self) {
         self.lock().is_bare = true;
     }
@@ -295,8 +296,8 @@ impl Node {
         state.counts.calls.iter().filter(|(of, _)| is_it(of)).map(|(_, times)| times).sum()
     }
 
-    /// How many blocks it was asked for, and how many light calls it had: all others, and blocks of which only the header was
-    /// asked for.
+    /// How many blocks it was asked for, and how many light calls it had: all others, and blocks of which only the
+    /// header was asked for.
     pub fn blocks_and_light_calls(&self) -> (u64, u64) {
         let state = self.lock();
         let of = |is_block: bool| {
@@ -489,7 +490,7 @@ impl State {
         reported
     }
 
-    /// What was told to be answered in the place of one block or of one transaction.
+    /// The answers that a test set in place of one block or of one transaction.
     fn instead(&self, call: &Call) -> Option<Answer> {
         let asked = &call.params[0];
         if call.method == "getTransaction" {

@@ -1,11 +1,12 @@
-//! A block of mainnet's size, put together from recorded transactions: 1,228 of them in some 2.9 MB in the shape `accounts`,
-//! as mainnet's blocks were counted in February 2026.
+//! A block of mainnet's size, put together from recorded transactions: 1,228 of them in some 2.9 MB in the shape
+//! `accounts`, as mainnet's blocks were counted in February 2026.
 //!
-//! Recorded are those of `chains/solana/testdata` (see SOURCES.md there). 740 are votes: one recorded vote, each time with a
-//! voter, a vote account, balances and a signature of its own, for as texts that repeat each other they would unpack
-//! faster than any real block. 488 are others: each of `OTHERS` in turn, as recorded, with a signature of its own; of the
-//! 24 in the block of solders three, for most of them are the same swap. Votes stand between the others, as they do on mainnet.
-//! What is reported is what agave reports in this shape: no logs, no instructions, and no name of a block in a transaction.
+//! The recorded transactions are those of `chains/solana/testdata` (see SOURCES.md there). 740 are votes: one recorded
+//! vote, each time with a voter, a vote account, balances and a signature of its own. Without these, equal texts would
+//! unpack faster than any real block. 488 are others: each of `OTHERS` in turn, as recorded, with a signature of its
+//! own. Of the 24 in the block of solders only three are used, for most of them are the same swap. Votes stand between
+//! the others, as they do on mainnet. The answer is agave's in this shape: no logs, no instructions, and no name of a
+//! block in a transaction.
 
 use std::fs;
 
@@ -42,7 +43,7 @@ const OTHERS: [(&str, usize); 20] = [
 ];
 const VOTE_FILE: &str = "chainstorage/client_block.json";
 const VOTE_PROGRAM: &str = "Vote111111111111111111111111111111111111111";
-/// What is told of a transaction's effects in the shape `accounts`.
+/// What is reported of a transaction's effects in the shape `accounts`.
 const META: [&str; 7] =
     ["err", "fee", "preBalances", "postBalances", "preTokenBalances", "postTokenBalances", "status"];
 

@@ -32,7 +32,7 @@ pub enum Refusal {
     Other(i64),
 }
 
-/// The methods that tell of one slot.
+/// The methods that report one slot.
 const OF_SLOTS: [&str; 2] = ["getBlock", "getBlockTime"];
 
 impl Refusal {

@@ -1,8 +1,8 @@
 //! Transactions: what they pay, and how nodes write them.
 //!
-//! [`Tx::paying`] makes the balances from the payments, so that both say the same; [`Tx::raw`] takes whatever a test wants
-//! nodes to report. Promises: a recipient of tokens is not among the accounts unless it signs or is paid SOL too, as on the
-//! real chain; a transaction that failed pays nothing and costs its fee.
+//! [`Tx::paying`] makes the balances from the payments, so that both say the same; [`Tx::raw`] takes whatever a test
+//! wants nodes to report. Promises: a recipient of tokens is not among the accounts unless it signs or is paid SOL too,
+//! as on the real chain; a transaction that failed pays nothing and costs its fee.
 
 use std::sync::Arc;
 
@@ -118,8 +118,8 @@ impl Tx {
         self
     }
 
-    /// A transaction as a node writes it in the shape `accounts`, whatever that says; in the shape `json` it has the same
-    /// keys and balances, and no instructions.
+    /// A transaction as a node writes it in the shape `accounts`, whatever that says; in the shape `json` it has the
+    /// same keys and balances, and no instructions.
     pub fn raw(value: &Value) -> Self {
         let keys = value["transaction"]["accountKeys"].as_array().map(Vec::as_slice).unwrap_or_default();
         let pubkeys: Vec<&Value> = keys.iter().map(|key| &key["pubkey"]).collect();

@@ -31,7 +31,7 @@ pub(crate) struct View<'a> {
     pub(crate) lists: Lists,
     /// Accounts that a test reports, by key, as `getAccountInfo` has them.
     pub(crate) accounts: &'a BTreeMap<String, Value>,
-    /// The slot that several accounts at once are told of, whatever is asked.
+    /// The slot for which several accounts at once are reported, whatever is asked.
     pub(crate) accounts_at: Option<u64>,
     /// Whether all other accounts are not there.
     pub(crate) is_bare: bool,

@@ -1,5 +1,5 @@
-//! The nodes through their sockets: each method answers as agave does, each refusal has its words, each fault does what it
-//! says and no more.
+//! The nodes through their sockets: each method answers as agave does, each refusal has its words, each fault does what
+//! it says and no more.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 

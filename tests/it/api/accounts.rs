@@ -1,5 +1,5 @@
-//! Accounts, identities, assets and coverage through the router, over real stores of both engines: what a request that comes
-//! again makes, how pages hang together, and what the interface has given up.
+//! Accounts, identities, assets and coverage through the router, over real stores of both engines: what a repeated
+//! request makes, how pages follow each other, and what the interface has given up.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -813,7 +813,8 @@ async fn place(db: &Db, chain: Chain, number: u64) {
     tx.commit().await.unwrap();
 }
 
-/// Follows a chain from block `from`, where it stands, to `to`; all but the last is final, and the last but one is not traced.
+/// Follows a chain from block `from`, where it stands, to `to`; all but the last is final, and the last but one is not
+/// traced.
 async fn follow(db: &Db, chain: Chain, from: u64, to: u64) {
     for number in from + 1..=to {
         let mut tx = db.begin().await.unwrap();

@@ -173,7 +173,7 @@ async fn a_revoked_key_is_refused_by_the_next_request_at_every_instance() {
         let listed = keys::list(&mut door.store.db.read().await.unwrap()).await.unwrap();
         let revoked: Vec<_> = listed.iter().map(|key| key.revoked_at).collect();
         assert_eq!(revoked, [Some(Timestamp(7)), None], "the first time stays");
-        // Who does not have the secret is not told that there was such a key.
+        // Without the secret, an answer does not show that there was such a key.
         let mut random = [1; ApiKey::RANDOM_BYTES];
         random[39] = 2;
         let guess = ApiKey::generate(Environment::Test, &random);
@@ -198,7 +198,7 @@ async fn a_test_key_whose_prefix_is_rewritten_opens_no_store_that_is_switched_to
     }
 }
 
-/// A POST of an identity of which `text` comes only when it is let go, and who is told that all else of it has been looked at.
+/// A POST of an identity whose `text` is sent only on a signal, and a signal that all else of it has been checked.
 fn held_back(key: &ApiKey, text: &'static str) -> (Request<Body>, oneshot::Receiver<()>, oneshot::Sender<()>) {
     let ((report, is_read), (let_go, held)) = (oneshot::channel(), oneshot::channel());
     let body = stream::once(async move {
@@ -239,7 +239,7 @@ async fn a_key_that_is_revoked_or_paired_while_a_body_is_awaited_does_nothing() 
         unsigned.assert(401, "UNAUTHORIZED");
         assert!(unsigned.detail().starts_with("this API key is paired"), "{}", unsigned.detail());
 
-        // Who signed it although nobody asked for that yet, is heard.
+        // A request that was signed before the key was paired is answered.
         let claims =
             signers::claims(paired.id(), HOST, ("POST", "/v2/identities", TEXT.as_bytes()), "0123456789abcdef", NOW);
         let mut signed = post(&paired, "/v2/identities", TEXT);
@@ -576,7 +576,7 @@ async fn what_is_too_large_is_refused_at_its_limit() {
     door.send(post(Body::from_stream(stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&[0; 512]))))))
         .await
         .assert(413, "PAYLOAD_TOO_LARGE");
-    // Told by its length, it is refused before the key is looked at, and not read.
+    // By its declared length it is refused before the key is checked, and not read.
     let declared = Request::post(LIST).header("content-length", "2001").body(Body::empty()).unwrap();
     door.send(declared).await.assert(413, "PAYLOAD_TOO_LARGE");
     let with_header = |bytes: usize| {

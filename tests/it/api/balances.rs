@@ -1,5 +1,5 @@
-//! What an account has: read at final blocks beside the watcher, kept fresh, and never a zero that was not read. The chain's
-//! own sums are the judge.
+//! What an account has: read at final blocks beside the watcher, kept fresh, and never a zero that was not read. The
+//! chain's own sums are the judge.
 
 mod readings;
 
@@ -330,7 +330,7 @@ async fn a_deposit_in_a_final_block_that_is_not_confirmed_is_in_the_total_and_no
         bench.follow(FINALITY_DEPTH + 1).await;
         bench.read_all().await;
         let (had, ..) = bench.line("alice", "ETH").await;
-        // Nobody bears out what one endpoint's trace shows.
+        // Nobody corroborates what one endpoint's trace shows.
         bench.world.chain.withhold_balances(true);
         let leg = SimLeg::inner(address(PAYER), address(ALICE), 5_000);
         bench.world.chain.mine(vec![SimTx::new(address(PAYER), 0, vec![leg])]);
@@ -737,7 +737,8 @@ async fn nothing_is_reported_of_a_chain_by_a_watcher_whose_clock_is_ahead_of_our
                 bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
             }
         }
-        // Its clock was put right, and its chain has not been read to the end since: what it said before is no time that was.
+        // Its clock was put right, and its chain has not been read to the end since: what it said before is no time
+        // that was.
         let ahead = bench.world.now().plus(Duration::from_secs(600));
         report_of(&bench.world, "failing", ahead, bench.world.now()).await;
         bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;

@@ -123,7 +123,8 @@ async fn an_identity_is_reported_with_all_its_accounts_in_parts_of_a_bounded_siz
     }
 }
 
-/// The pages of a list of accounts, one after the other: of each account its id and how many addresses it is reported with.
+/// The pages of a list of accounts, one after the other: of each account its id and how many addresses it is reported
+/// with.
 async fn pages(api: &Api, filter: &str) -> Vec<Vec<(String, usize)>> {
     let (mut pages, mut cursor) = (Vec::new(), String::new());
     loop {

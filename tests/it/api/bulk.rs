@@ -1,4 +1,5 @@
-//! Nobody takes everybody's share of the store: one key that opens accounts in bulk holds up neither deposits nor other keys.
+//! Nobody takes everybody's share of the store: one key that opens accounts in bulk holds up neither deposits nor other
+//! keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -148,7 +149,7 @@ async fn one_key_that_opens_accounts_in_bulk_holds_up_neither_deposits_nor_other
         );
         let most = if full() { DEPOSIT_MAX } else { DEPOSIT_MAX_BESIDE_OTHERS };
         assert!(slowest <= most && opening <= most, "{engine:?}: {slowest:?}, {opening:?}");
-        // None is told that something failed; who waited for too long is reported so, and comes again.
+        // No answer says that something failed. A request that waited for too long is answered so, and comes again.
         let failed = answers.iter().find(|status| ![201, 503].contains(&status.as_u16()));
         assert_eq!((failed, made > 0), (None, true), "{engine:?}");
         world.close().await;

@@ -1,5 +1,5 @@
-//! `GET /v2/events`: what a reader of the feed is given, how it goes on, how it waits, and that those who wait take nothing
-//! from others. How events get their numbers is `store::feed`'s to test.
+//! `GET /v2/events`: what a reader of the feed is given, how it goes on, how it waits, and that those who wait take
+//! nothing from others. How events get their numbers is `store::feed`'s to test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,7 +45,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 const TRIES_MAX: usize = 3;
 const BAD_INTEGER: &str = "must be an integer from 0 to";
 
-/// A served store with one key, a numberer that is driven, and the loop that tells who waits.
+/// A served store with one key, a numberer that is driven, and the loop that wakes requests.
 struct Feed {
     store: TestStore,
     api: Api,

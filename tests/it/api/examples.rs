@@ -1,8 +1,8 @@
-//! The examples of `openapi.json` are what the router really answers: one story is played over a simulated chain, each
-//! operation is asked and refused in each way it documents, and what came of it must be what is committed.
+//! The examples of `openapi.json` are what the router really answers. One story is played over a simulated chain. Each
+//! operation is called, and refused in each way that it documents, and the answers must be those that are committed.
 //!
-//! Renewed by `LANDFALL_RENEW=1 cargo test --test it api::examples`, then `landfall openapi > openapi.json`. Ids and times follow from
-//! the story; what is drawn at random, signing keys above all, is made up.
+//! Renewed by `LANDFALL_RENEW=1 cargo test --test it api::examples`, then `landfall openapi > openapi.json`. Ids and
+//! times follow from the story; what is drawn at random, signing keys above all, is made up.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -525,7 +525,8 @@ async fn send(router: &Router, request: Request<Body>) -> (u16, Value) {
     (status.as_u16(), body)
 }
 
-/// That the document tells of each header of the answer; of what no operation of the path was asked, each of its operations does.
+/// That the document has each header of the answer; of what no operation of the path was asked, each of its operations
+/// does.
 fn assert_reported((method, path): (Method, String), status: StatusCode, headers: &HeaderMap) {
     let fits = |form: &str| {
         let (forms, parts): (Vec<&str>, Vec<&str>) = (form.split('/').collect(), path.split('/').collect());

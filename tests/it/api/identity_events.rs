@@ -1,4 +1,5 @@
-//! Events of identities: each change is reported once, in its transaction, in order, to whoever gets events, by the same ways as deposits'.
+//! Events of identities: each change is reported once, in its transaction, in order, to whoever gets events, in the
+//! same ways as changes of deposits.
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -1,5 +1,5 @@
-//! Whether a value is what a schema of `openapi.json` says: the keywords that this document uses, and no others. One that it does
-//! not know fails the test, so that none is passed over.
+//! Whether a value fits a schema of `openapi.json`: the keywords that this document uses, and no others. An unknown one
+//! fails the test, so that none is passed over.
 
 use regex::Regex;
 use serde_json::Value;

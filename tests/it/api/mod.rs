@@ -1,4 +1,4 @@
-//! The HTTP interface, through its router, over a real store: what it answers, what it refuses, and in which words.
+//! The HTTP interface, through its router, over a real store: what it answers, what it refuses, and how it says so.
 //!
 //! Requests go through the same `router` that `landfall run` serves. Lists also run on PostgreSQL, because what
 //! counts as text and how it is ordered is the engine's.

@@ -1,4 +1,5 @@
-//! How the program listens: what becomes of clients that are slow, silent, or too many, and of a request that is under way at the stop.
+//! How the program listens: what becomes of clients that are slow, silent, or too many, and of a request that is under
+//! way at the stop.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;

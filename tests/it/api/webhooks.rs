@@ -1,4 +1,4 @@
-//! `/v2/webhooks` through the router: what is answered, what is refused, and what the receivers then hear.
+//! `/v2/webhooks` through the router: what is answered, what is refused, and what the receivers then get.
 //!
 //! No name is looked up.
 

@@ -1,4 +1,4 @@
-//! The command line as an operator meets it: the real binary, its exit codes, its words for bad input.
+//! The command line as an operator meets it: the real binary, its exit codes, its messages for bad input.
 
 pub(crate) mod events;
 pub(crate) mod nobodys;

@@ -1,5 +1,5 @@
-//! Addresses that are nobody's: refused by each way in (that of the API: `api_accounts`). One that became so later goes on, and
-//! `status` reports it.
+//! Addresses that are nobody's: refused in each way to add one (that of the API: `api_accounts`). One that became
+//! nobody's later is still watched, and `status` reports it.
 
 use landfall::deposit::DepositStatus::Pending;
 use landfall_chain::{Address, Chain, Family};
@@ -14,7 +14,7 @@ const ZERO: &str = "0x0000000000000000000000000000000000000000";
 /// Somebody's.
 const OTHER: &str = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed";
 
-/// Chains, address, and what is told of it.
+/// Chains, address, and what is reported of it.
 fn cases() -> [(&'static str, &'static str, &'static str); 8] {
     [
         ("ETHEREUM_TESTNET", ZERO, "the zero address"),

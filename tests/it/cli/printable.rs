@@ -1,5 +1,5 @@
-//! What others chose is seen and does nothing: labels, names, reasons and receivers' answers, on a terminal and as JSON; and who the
-//! audit says it was.
+//! Texts that others chose are shown and control nothing: labels, names, reasons and receivers' answers, on a terminal
+//! and as JSON; and the person whom the audit names.
 
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
@@ -121,7 +121,8 @@ fn the_audit_names_who_says_it_was_him_and_always_the_account_of_the_system() {
     }
 }
 
-/// Who the audit says made three keys: somebody whose environment names another, the same with an empty LANDFALL_ACTOR, and with one.
+/// Who the audit says made three keys: somebody whose environment names another, the same with an empty LANDFALL_ACTOR,
+/// and with one.
 fn actors(desk: &Desk, user: Option<u32>) -> Vec<String> {
     // Where whoever it is run as can read it.
     let program = desk.path("landfall");

@@ -57,7 +57,8 @@ async fn a_crash_at_any_await_of_a_delivery_loses_nothing_and_keeps_the_order() 
             world.pass(Duration::from_secs(61));
         }
         println!("{engine:?}: cut off {crashes} times, {} requests", receiver.received().len());
-        // How often a tick has to wait is the machine's: on a busy one what is asked of the store is often there at once.
+        // How often a tick has to wait is the machine's: on a busy one what is asked of the store is often there at
+        // once.
         assert!(crashes > AWAITS / 8, "{crashes} crashes");
         let mut quiet = 0;
         while quiet < 30 {

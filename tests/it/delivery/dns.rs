@@ -1,8 +1,9 @@
-//! Rebinding, with a name server that does it: it reports an address on the internet when a webhook is registered, and one of this
-//! machine ever after.
+//! Rebinding, with a name server that does it: it reports an address on the internet when a webhook is registered, and
+//! one of this machine ever after.
 //!
-//! The system's resolver asks whom /etc/resolv.conf names, at port 53. So the test runs itself once more in namespaces of its own, where
-//! that file names ours. Where the kernel grants none (in many containers), the name server is asked by a client that stands here.
+//! The system's resolver asks the servers that /etc/resolv.conf names, at port 53. So the test runs itself once more in
+//! namespaces of its own, where that file names ours. Where the kernel grants none (in many containers), a client in
+//! this file asks the name server.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -23,7 +24,8 @@ const ENTER: &str = "ip link set lo up && mount --bind \"$1/resolv.conf\" /etc/r
 const THIS: &str = "delivery::dns::a_name_server_that_rebinds_a_name_leads_to_no_machine_inside";
 const A: [u8; 2] = [0, 1];
 
-/// A name server that answers questions for an IPv4 address with `PUBLIC` once and then with 127.0.0.1. It has no IPv6 addresses.
+/// A name server that answers questions for an IPv4 address with `PUBLIC` once and then with 127.0.0.1. It has no IPv6
+/// addresses.
 struct NameServer {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,

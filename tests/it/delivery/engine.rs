@@ -367,8 +367,8 @@ pub(crate) async fn until(what: &str, met: impl AsyncFn() -> bool) {
     panic!("{what} did not come true within a minute");
 }
 
-/// Runs again what decides nothing, three times at most in all: `run` tells whether it was over before an attempt that
-/// nobody answers ended by itself, which it does after 15 s of this machine's time.
+/// Repeats a run that decides nothing, three times at most in all. `run` returns whether it was over before an attempt
+/// without an answer ended by itself, which it does after 15 s of this machine's time.
 pub(crate) async fn until_decided(run: impl AsyncFn() -> bool) {
     for _ in 0..3 {
         if run().await {
@@ -411,8 +411,8 @@ async fn all_good_ones_are_done_before_a_dripping_one(engine: Engine) -> bool {
 
 #[tokio::test]
 async fn an_attempt_that_the_store_never_takes_keeps_back_no_other() {
-    // An attempt of the one that succeeds breaks a rule, whenever it is written down; or, as text that a database has no
-    // place for, is no data that it takes.
+    // An attempt of the one that succeeds breaks a rule, whenever it is written down; or, as text that a database has
+    // no place for, is no data that it takes.
     let unique =
         |id: &str| format!("CREATE UNIQUE INDEX rule ON attempts (error) WHERE event_id IN ('refused', '{id}')");
     let data =
@@ -503,7 +503,7 @@ async fn what_ends_together_is_written_down_together() {
     let Connected::Postgres(connection) = reader.engine() else { panic!("PostgreSQL was asked for") };
     let commits: i64 = sqlx::query_scalar(text).fetch_one(connection).await.unwrap();
     println!("8 attempts were written down in {commits} transactions");
-    // One of those that ended before the first was written down, one of all others, one of who hears late that it is answered.
+    // One of those that ended before the first was written down, one of all others, one whose answer is noticed late.
     assert!(commits <= 3, "8 attempts in {commits} transactions");
     drop(reader);
     world.close().await;

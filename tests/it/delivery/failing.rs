@@ -14,7 +14,7 @@ use crate::delivery::{Answer, Receiver, amount_and_status, attempts, delivery, p
 use crate::harness::postgres::{ENGINES, Engine};
 use crate::harness::world::{FINALITY_DEPTH, World};
 
-/// How many requests told of a deposit of this amount.
+/// How many requests reported a deposit of this amount.
 fn reported_of(receiver: &Receiver, amount: &str) -> usize {
     receiver.received().iter().filter(|received| amount_and_status(&received.body).0.ends_with(amount)).count()
 }

@@ -1,5 +1,5 @@
-//! Two real `landfall run` on one PostgreSQL: one numbers the feed, the other takes over from one that hangs, and what hung
-//! writes nothing when it goes on. A stop is not held up by who waits for an event.
+//! Two real `landfall run` on one PostgreSQL: one numbers the feed, the other takes over from one that hangs, and what
+//! hung writes nothing when it goes on. A stop is not held up by who waits for an event.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -112,8 +112,8 @@ async fn lease(db: &Db) -> (i64, Timestamp) {
     (epoch, Timestamp(expires))
 }
 
-/// The epoch under which more events are numbered, and how many there are then: one process holds the lease, and goes on
-/// holding it while the other looks whether it is free. A lease that ran out meanwhile decides nothing.
+/// The epoch under which more events are numbered, and how many there are then: one process holds the lease, and goes
+/// on holding it while the other looks whether it is free. A lease that ran out meanwhile decides nothing.
 async fn numbered_under_one_epoch(db: &Db, mut count: i64) -> (i64, i64) {
     for _ in 0..TRIES_MAX {
         let (epoch, expires) = lease(db).await;

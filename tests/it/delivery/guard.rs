@@ -1,6 +1,6 @@
-//! Where deliveries go, seen from machines inside that must hear nothing: the guard at every connection.
+//! Where deliveries go, seen from internal machines that must receive nothing: the guard at every connection.
 //!
-//! The resolver is the test's. A receiver inside is a bare listener that keeps what it hears.
+//! The resolver is the test's. An internal receiver is a bare listener that keeps what it gets.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -87,7 +87,7 @@ impl Scene {
     }
 }
 
-/// Tells the first answer once and the second ever after.
+/// Gives the first answer once and the second ever after.
 fn rebinding(first: &'static str, then: &'static str) -> (Resolver, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);

@@ -1,6 +1,6 @@
 //! Delivery, seen from the receiver: which bytes arrive, when, in which order, and what is written down of it.
 //!
-//! Events come from a watched world, receivers are small servers on this machine that answer as a test tells them.
+//! Events come from a watched world; receivers are small servers on this machine that answer as a test says.
 //! `Delivery::tick` is driven by the world's clock; only the limit of 15 s is waited for in real time.
 
 pub(crate) mod clocks;

@@ -1,4 +1,5 @@
-//! Names of webhooks that nobody answers for, and webhooks at which all fails: they hold up themselves, no other webhook, and fill no log.
+//! Names of webhooks that nobody answers for, and webhooks at which all fails: they hold up themselves and no other
+//! webhook, and fill no log.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! The NATS sink without a real server: what is published when and under which id, who waits for whom, what clients see of
-//! it, and what is told of it.
+//! The NATS sink without a real server: which events are published when and under which id, which wait for others, what
+//! clients see of it, and what is reported of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

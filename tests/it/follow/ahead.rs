@@ -1,5 +1,5 @@
-//! Reading ahead: however much there is to catch up with, what is under way at once is bounded; numbers that a chain
-//! skipped are waited for by nobody; and what a node serves at once is learnt from what it refuses.
+//! Reading ahead: however far it is behind, the reads under way at once are bounded. Nobody waits for numbers that a
+//! chain skipped. How much a node serves at once is learnt from its refusals.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;

@@ -148,7 +148,7 @@ async fn a_token_with_other_decimals_stays_pending_until_it_is_listed_as_it_is_a
         let held = explained.legs.iter().find(|leg| leg.transfer.asset == TOKEN).unwrap();
         assert!(held.why.contains("incident asset_mismatch"), "{}", held.why);
 
-        // Neither does a person's word end it, nor a restart, nor a node that is silent.
+        // Neither does an override end it, nor a restart, nor a node that does not answer.
         bench.world.operator().resolve(bench.world.db(), &incident.id).await.unwrap();
         bench.world.chain.report_asset(TOKEN, None);
         bench.list(6).await;

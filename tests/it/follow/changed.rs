@@ -1,5 +1,5 @@
-//! A simulated chain whose answers a test changes on their way: lists of headers that leave blocks out, and an address that is
-//! added while it is asked who paid.
+//! A simulated chain whose answers a test changes on their way: lists of headers that leave blocks out, and an address
+//! that is added while the source is asked who paid.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl BlockSource for Changed {
         Ok((self.headers)(times, &range, self.chain.headers(range.clone()).await?))
     }
 
-    /// No block tells who paid.
+    /// No block shows who paid.
     async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
         let mut blocks = BlockSource::blocks(&self.chain, range, read).await?;
         for leg in blocks.iter_mut().flat_map(|block| &mut block.transfers) {

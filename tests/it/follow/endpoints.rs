@@ -1,5 +1,6 @@
 //! Several endpoints as an operator meets them: the real program over JSON-RPC servers that fail, what `status` says of
-//! each, and the word that lets fewer agree. And the real source under the watcher when its only endpoint is set back.
+//! each, and the override that lets fewer agree. And the real source under the watcher when its only endpoint is set
+//! back.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -170,7 +171,8 @@ async fn an_endpoint_that_is_set_back_below_what_was_final_is_no_reorg() {
         let error = follower.tick().await.unwrap_err();
         assert!(error.may_pass() && error.to_string().contains("was agreed to be final"), "{error}");
     }
-    // A new process knows nothing of what was agreed: what is final on record reports it, and nothing is taken back either.
+    // A new process knows nothing of what was agreed: what is final on record reports it, and nothing is taken back
+    // either.
     follower.restart();
     for _ in 0..3 {
         let error = follower.tick().await.unwrap_err();

@@ -1,5 +1,5 @@
-//! What may be confirmed when: tiers, stalled finality, operators' words in place of a rule, and chains that a person
-//! halts and resumes.
+//! What may be confirmed when: tiers, stalled finality, operators' overrides, and chains that a person halts and
+//! resumes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -890,7 +890,7 @@ async fn r6_a_reorg_deeper_than_the_record_halts_its_chain_only_and_says_what_to
 async fn a_stop_ends_a_tick_that_waits_for_an_endpoint_that_never_answers() {
     let mut world = world().await;
     world.chain.mine(vec![token(0, 5)]);
-    // The chain is taken up, and then no block comes any more.
+    // The chain is started, and then no block comes any more.
     world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), Fault::Late(HOUR)]);
     let stop = CancellationToken::new();
     let running = world.run(stop.clone());

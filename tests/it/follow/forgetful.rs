@@ -1,5 +1,5 @@
-//! Full nodes that are no archive, with the real EVM source before real sockets: neither state nor traces of a block are there
-//! any more when it is final, and what moved inside of its transactions is CONFIRMED all the same.
+//! Full nodes that are no archive, with the real EVM source before real sockets. When a block is final, they have
+//! neither its state nor its traces any more. What moved inside of its transactions is CONFIRMED all the same.
 
 use landfall_chain::Address;
 use landfall_node::{Chain, Server, Tx};
@@ -19,7 +19,8 @@ async fn follower(seeds: &[u64]) -> Follower {
     follower
 }
 
-/// Mines and follows some blocks that pay Alice inside of a transaction each, and then as many as make all of them final.
+/// Mines and follows some blocks that pay Alice inside of a transaction each, and then as many as make all of them
+/// final.
 async fn pay_and_finalise(follower: &mut Follower) -> Audit {
     for number in 0..FINALITY_DEPTH + 10 {
         let pays = number < 5;
@@ -58,7 +59,8 @@ async fn two_tracing_endpoints_confirm_without_proofs_and_without_a_second_trace
     follower.servers.iter().for_each(|server| server.set_missing(&["eth_getProof"]));
     let audit = pay_and_finalise(&mut follower).await;
     assert!(audit.is_clean(), "{audit:?}");
-    // That nobody proves is found out once, of the first block that pays: before it and behind it, by hash and by number.
+    // That nobody proves is found out once, of the first block that pays: before it and behind it, by hash and by
+    // number.
     for (proofs, traces) in follower.servers.iter().map(asked) {
         assert!(proofs <= 4 && traces == 5, "{proofs} proofs, {traces} traces");
     }

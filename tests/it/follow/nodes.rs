@@ -1,8 +1,8 @@
-//! Rows of the catalogue of failures that are about nodes, with the real EVM source before real sockets: a final block that
-//! stands still (R7), a rollup's depth (R8), ranges that fail in the middle (R12), empty answers (P1), nodes of another network
-//! or fork (P2).
+//! Rows of the catalogue of failures that are about nodes, with the real EVM source before real sockets. They are a
+//! final block that stands still (R7), a rollup's depth (R8), ranges that fail in the middle (R12), empty answers (P1),
+//! and nodes of another network or fork (P2).
 //!
-//! `faults.rs` throws every fault by dice; here each row is reported step by step, with what must be seen on the way.
+//! `faults.rs` throws every fault at random; here each row is played step by step, with what must be seen on the way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +79,8 @@ impl Line {
         self.watcher.tick(self.now).await
     }
 
-    /// Ticks until `chain` is followed to its newest block and nothing happens any more, twice. Failures that may pass do.
+    /// Ticks until `chain` is followed to its newest block and nothing happens any more, twice. Failures that may pass
+    /// do.
     async fn catch_up(&mut self, chain: &Chain) {
         let mut quiet = 0;
         for _ in 0..TICKS_MAX {
@@ -234,7 +235,7 @@ async fn r8_whatever_stands_on_a_deposit_of_a_rollup_it_waits_for_the_tag() {
         line.catch_up(&chain).await;
         chain.set_finality_depth(None);
         chain.mine(vec![pays(0, 5)]);
-        // More than exchanges wait for there: they are the sequencer's word still.
+        // More than exchanges wait for there: they are still only what the sequencer reports.
         chain.mine_empty(600);
         line.catch_up(&chain).await;
         assert_eq!(line.deposits().await, [(5, Pending)], "{}", rollup.chain);
@@ -459,7 +460,7 @@ async fn what_a_rollups_transactions_paid_for_l1_too_is_on_record_with_their_fee
     registry::add_accounts(&line.store.db, &[payers], line.now).await.unwrap();
     let another = || watcher(&line.network, &line.servers, &line.store, line.proof, Start::Finalized).0;
     another().tick(line.now).await.unwrap();
-    // Its parent is not recorded: it is taken up on it, and read as a past one.
+    // Its parent is not recorded: the chain is started on it, and it is read as a past one.
     let job = Job { from: NUMBER, to: Some(NUMBER), proof: line.proof, scope: Scope::All, dry_run: false };
     let mut backfill = Backfill::begin(another(), job).await.unwrap();
     while !backfill.is_done() {

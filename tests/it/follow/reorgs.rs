@@ -1,5 +1,6 @@
 //! Reorgs, by the rows of the catalogue of failures (R1 ..): ids unchanged, each deposit credited once, what vanished
-//! FAILED after finality and not before. R7 and R8 stand in `finality.rs`, R9 and R10 in `delivery.rs`; R11 is `histories.rs` by dice. `rows.rs` is the index.
+//! FAILED after finality and not before. R7 and R8 stand in `finality.rs`, R9 and R10 in `delivery.rs`; R11 is
+//! `histories.rs` at random. `rows.rs` is the index.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -177,7 +178,8 @@ async fn r5_a_transaction_that_reverts_the_second_time_fails_at_finality() {
 
 #[tokio::test]
 async fn r11_however_a_reorg_of_two_blocks_arrives_the_end_is_that_of_a_straight_scan() {
-    // What becomes of the payment: mined again at once, or later, or with another amount, or in vain, or replaced, or gone.
+    // What becomes of the payment: mined again at once, or later, or with another amount, or in vain, or replaced, or
+    // gone.
     let outcomes: [fn() -> Vec<Vec<SimTx>>; 6] = [
         || vec![vec![payment(0, 5)], vec![], vec![]],
         || vec![vec![], vec![unrelated(0)], vec![payment(0, 5)]],
@@ -342,7 +344,7 @@ async fn a_reorg_deeper_than_the_record_needs_a_person() {
     let other = World::new(4).await;
     other.chain.mine_empty(9);
     world.chain.restore(other.chain.blocks());
-    // Headers are one endpoint's word, also in a process that has heard nothing else yet.
+    // Headers are one endpoint's report, also in a process that has read nothing else yet.
     for _ in 0..2 {
         let error = world.try_tick().await.unwrap_err();
         assert!(matches!(error, TickError::Contradiction { .. }) && error.may_pass(), "{error}");

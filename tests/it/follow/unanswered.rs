@@ -1,5 +1,5 @@
-//! Nothing is FAILED while an endpoint that may know its transaction cannot be asked: in both lanes and families, with the alarm
-//! that names deposit and endpoint, until the endpoint answers or is taken out of the configuration.
+//! Nothing is FAILED while an endpoint that may know its transaction cannot be asked, in both lanes and families. An
+//! alarm names the deposit and the endpoint, until the endpoint answers or is taken out of the configuration.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ const ALICE: u8 = 0xa1;
 const PAYER: u8 = 0x01;
 const STATUSES: &str = "getSignatureStatuses";
 
-/// A line before two nodes whose blocks hold a payment that a rollback takes out again, and whose second node cannot be asked
-/// where a transaction is; it is final, and the grace is over.
+/// A line before two nodes whose blocks hold a payment that a rollback takes out again, and whose second node cannot be
+/// asked where a transaction is; it is final, and the grace is over.
 async fn rolled_back(engine: Engine) -> Line {
     let tx = Ledger::new().tx(0x23, |it| it.send(0x23, 0x21, 5));
     let blocks = with(Cluster::of(10..=15), 12, [tx]);
@@ -47,8 +47,8 @@ async fn rolled_back(engine: Engine) -> Line {
     line
 }
 
-/// Another block is final, and the payment in none: what is missing is looked for once more. A node that failed at that is left alone
-/// for a little, and nothing newer is final meanwhile.
+/// Another block is final, and the payment in none: what is missing is looked for once more. A node that failed at that
+/// is left alone for a little, and nothing newer is final meanwhile.
 async fn look(line: &mut Line, slot: u64) {
     line.replace_record(&Cluster::of(10..=slot).forked_at(12));
     line.finalize(slot);

@@ -1,5 +1,5 @@
-//! A block that this version cannot prove, with the real EVM source before real sockets: its chain stops in front of it,
-//! says that an upgrade is needed, and passes over nothing.
+//! A block that this version cannot prove, with the real EVM source before real sockets: its chain stops in front of
+//! it, says that an upgrade is needed, and passes over nothing.
 
 use std::time::Duration;
 

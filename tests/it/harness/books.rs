@@ -161,7 +161,8 @@ where
     }
 }
 
-/// Asserts that everything final and watched is CONFIRMED: for a world at rest. That nothing else is, [`assert_balanced`] says.
+/// Asserts that everything final and watched is CONFIRMED: for a world at rest. That nothing else is,
+/// [`assert_balanced`] says.
 pub(crate) async fn assert_settled(world: &World, watched_from: &BTreeMap<landfall_chain::Address, u64>) {
     if let Some(FinalLeg { transfer, number }) = unsettled(world, watched_from).await.first() {
         panic!("a leg in final block {number} is not CONFIRMED: {transfer:?}");
@@ -197,7 +198,7 @@ fn assert_events(events: &[EventRow], leg: &LegHash, status: DepositStatus) {
     assert_eq!(last, status.name(), "the events do not fold to the deposit's status");
 }
 
-/// What CONFIRMED tells of the payer is what the record has, which is what the final chain has.
+/// What CONFIRMED reports of the payer is what the record has, which is what the final chain has.
 fn assert_reported_as_it_is(event: &EventRow, deposit: &Deposit) {
     let envelope: Value = serde_json::from_str(&event.payload).unwrap();
     let expected = if deposit.source_account_id.is_some() { "ACCOUNT" } else { "ON_CHAIN" };

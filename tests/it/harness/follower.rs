@@ -30,8 +30,8 @@ pub(crate) use audit::{Audit, Kinds};
 use crate::harness::postgres::{Engine, TestStore};
 use crate::harness::world::{CHAIN, FAILED_GRACE};
 
-/// As many as networks want on top beside the tag, for chains this short: as many as a reorg takes away at most, and fewer than a
-/// tag that is honest leaves.
+/// As many as networks want on top beside the tag, for chains this short: as many as a reorg takes away at most, and
+/// fewer than a tag that is honest leaves.
 const CONFIRMATIONS: u64 = 3;
 /// How long nothing may be got on with once every server behaves: longer than the longest quarantine.
 const REST_MAX: Duration = Duration::from_secs(120);
@@ -208,8 +208,8 @@ impl Follower {
         self.chain.latest().number.saturating_sub(self.cursor().await.number)
     }
 
-    /// How many connected blocks have not been traced. Those of a branch that a liar shows do not count: nobody else can
-    /// trace them.
+    /// How many connected blocks have not been traced. Those of a branch that a liar shows do not count: nobody else
+    /// can trace them.
     pub(crate) async fn untraced(&self) -> u64 {
         let mut reader = self.store.db.read().await.unwrap();
         let untraced = traces::untraced(&mut reader, CHAIN, 0, Timestamp(i64::MAX), UNTRACED_MAX).await.unwrap();

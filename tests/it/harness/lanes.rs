@@ -4,7 +4,8 @@ use core_affinity::CoreId;
 use futures_util::StreamExt;
 use futures_util::stream;
 
-/// Does `work` for each of `items`, up to `at_once` of them at a time on each processor; what came of each, in no order.
+/// Does `work` for each of `items`, up to `at_once` of them at a time on each processor; what came of each, in no
+/// order.
 ///
 /// A thread stays on its processor, and so do the threads of the stores that it opens: waking one on another processor
 /// for each statement would cost as much as the statements.

@@ -1,4 +1,5 @@
-//! What tests stand on: a world of a simulated chain, a store and a watcher; real stores; lines of Solana; many runs at once.
+//! What tests stand on: a world of a simulated chain, a store and a watcher; real stores; lines of Solana; many runs at
+//! once.
 
 pub(crate) mod books;
 pub(crate) mod follower;

@@ -1,5 +1,5 @@
-//! Something that speaks as much of NATS as publishing to a stream takes, and answers as a test reports it. The real server is
-//! for the live ring.
+//! Speaks as much of NATS as publishing to a stream needs, and answers as a test says. The real server is for the live
+//! ring.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

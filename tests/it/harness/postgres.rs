@@ -14,8 +14,8 @@ use sqlx::{AssertSqlSafe, Connection as _, Database, Pool, SqlSafeStr, SqlStr, S
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
-/// A migrated SQLite file, and a migrated PostgreSQL database, that are made once and copied: making a schema costs more
-/// than most tests.
+/// A migrated SQLite file, and a migrated PostgreSQL database, that are made once and copied: making a schema costs
+/// more than most tests.
 static FILE: OnceCell<(TempDir, PathBuf)> = OnceCell::const_new();
 static DATABASE: OnceCell<String> = OnceCell::const_new();
 static EMPTYING: OnceCell<Vec<SqlStr>> = OnceCell::const_new();
@@ -94,7 +94,8 @@ async fn open(url: &str) -> Db {
     Db::open(&url).await.unwrap()
 }
 
-/// The same store, where no time between two statements ends a transaction. What rows and tables are waited for stays the product's.
+/// The same store, where no time between two statements ends a transaction. What rows and tables are waited for stays
+/// the product's.
 async fn patient(db: Db) -> Db {
     let patient = match db.pools() {
         Pools::Postgres(pool) => {

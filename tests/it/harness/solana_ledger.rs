@@ -1,11 +1,12 @@
 //! A made-up ledger of Solana: owners, their token accounts, and transactions that move between them. It knows at every
 //! moment what each owner has, so that books can be held against it.
 //!
-//! A transaction is what its work changed, reported as a node reports it in mode `accounts`. Nothing of the product computes here.
+//! A transaction is what its work changed, reported as a node reports it in mode `accounts`. No code of the product
+//! computes here.
 //!
-//! `landfall_cluster::Tx` makes a transaction of payments and lets every account hold the same before each, so that a node's
-//! tests need no history: books cannot be held against that. Here balances live on, accounts are opened, wrapped into and
-//! closed, and nothing knows of slots or nodes: blocks are made of it by `Tx::raw`.
+//! `landfall_cluster::Tx` makes a transaction of payments and lets every account hold the same before each, so that a
+//! node's tests need no history: books cannot be held against that. Here balances live on, and accounts are opened,
+//! wrapped into and closed. Nothing here knows slots or nodes: `Tx::raw` makes blocks of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +60,7 @@ pub(crate) struct Ledger {
     accounts: BTreeMap<Account, Held>,
     /// How many transactions there were: each has a signature of its own.
     pub(crate) txs: u64,
-    /// The program that is told to keep tokens.
+    /// The program that keeps tokens.
     pub(crate) program: Option<&'static str>,
 }
 

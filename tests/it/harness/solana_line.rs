@@ -1,4 +1,5 @@
-//! A watcher of Solana before scripted nodes, with its store: the harness of the tests about books, senders and verdicts.
+//! A watcher of Solana before scripted nodes, with its store: the harness of the tests about books, senders and
+//! verdicts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +39,7 @@ pub(crate) fn source(nodes: &[&Node]) -> SolanaSource {
     source.with_sample(Sample { one_in: 0, key: 0 })
 }
 
-/// Of a watcher that is taken up behind the block in slot `first`.
+/// Of a watcher that starts after the block in slot `first`.
 fn settings(first: u64) -> Settings {
     let (start, proof, poll) = (Start::Number(first + 1), ReadProof::Candidate, Duration::from_millis(10));
     Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None }
@@ -51,7 +52,7 @@ pub(crate) fn with(blocks: Ledger, slot: u64, txs: impl IntoIterator<Item = Valu
 }
 
 impl Line {
-    /// Of our two owners, before as many nodes with these blocks, taken up behind the first block.
+    /// Of our two owners, before as many nodes with these blocks, started after the first block.
     pub(crate) async fn of(network: Network, store: TestStore, blocks: Ledger, nodes: usize) -> Line {
         let first = blocks.blocks()[0].slot;
         let mut started = Vec::new();

@@ -72,7 +72,7 @@ impl World {
         World::from(Start::Number(1), chain, store)
     }
 
-    /// As [`World::of`], taken up elsewhere.
+    /// As [`World::of`], started elsewhere.
     pub(crate) fn from(start: Start, chain: SimChain, store: TestStore) -> Self {
         World::with(network(), start, chain, store)
     }

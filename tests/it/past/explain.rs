@@ -1,5 +1,5 @@
-//! `deposit explain`: each leg of a transaction has a verdict with a code of the closed list, and nothing is claimed that
-//! cannot be had.
+//! `deposit explain`: each leg of a transaction has a verdict with a code of the closed list, and nothing is claimed
+//! that cannot be had.
 
 use landfall::account::{AccountType, NewAccount};
 use landfall::incident::{Incident, IncidentKind};

@@ -25,7 +25,7 @@ pub(crate) async fn run(db: &Db, text: String) {
     tx.commit().await.unwrap();
 }
 
-/// Has an account watched on addresses with these numbers, as they were before the chain was taken up.
+/// Has an account watched on addresses with these numbers, as they were before the chain was started.
 pub(crate) async fn watch_many(db: &Db, engine: Engine, account: &str, (from, to): (u32, u32)) {
     let bytes = match engine {
         Engine::Postgres => "decode(lpad(n::text, 40, '0'), 'hex')",
@@ -53,7 +53,8 @@ async fn an_account_has_ten_thousand_addresses_at_most() {
         let add = async |accounts: &[NewAccount]| registry::add_accounts(&store.db, accounts, NOW).await;
         add(&[account("many", &[1])]).await.unwrap();
         watch_many(&store.db, engine, "many", (1_000, 10_996)).await;
-        // What is there already is none more, also between others; two more are one too many, on whichever lines they stand.
+        // What is there already is none more, also between others; two more are one too many, on whichever lines they
+        // stand.
         add(&[account("many", &[1, 2])]).await.unwrap();
         let refused = add(&[account("many", &[1, 3]), account("few", &[4]), account("many", &[5])]).await.unwrap_err();
         let AddAccountsError::Refused { index: 2, added: 0, error: AddAccountError::TooMany { .. } } = &refused else {
@@ -160,7 +161,7 @@ async fn a_reorg_below_an_import_writes_down_a_part_of_it_at_a_time() {
         let mut reader = world.db().read().await.unwrap();
         let listed = accounts::list(&mut reader).await.unwrap();
         let from = |number| listed[0].addresses.iter().filter(|(.., from)| *from == number).count();
-        // One was added before the chain was taken up, and is matched from there.
+        // One was added before the chain was started, and is matched from there.
         let first = 40 - FINALITY_DEPTH + 1;
         assert_eq!((from(39), from(first)), (IMPORTED as usize - 1, 1), "{engine:?}");
         drop(reader);

@@ -1,4 +1,5 @@
-//! What addresses hold and nothing on record explains: it is reported once and is no deposit, and nothing else is reported.
+//! What addresses hold and nothing on record explains: it is reported once and is no deposit, and nothing else is
+//! reported.
 
 use std::time::Duration;
 

@@ -172,7 +172,7 @@ fn modes_of(pair: &[Fault]) -> Vec<Mode> {
     if modes.is_empty() { of_first.collect() } else { modes }
 }
 
-/// The faults at the only endpoint, at one of two, and at one of three where two cannot be told apart.
+/// The faults at the only endpoint, at one of two, and at one of three where two cannot be distinguished.
 fn with_and_without(faults: Vec<Fault>, mode: Mode, seed: u64) -> Vec<Case> {
     let asked = (0..=2_u64).filter(|healthy| *healthy < 2 || faults.iter().any(differ));
     asked.map(|healthy| Case { faults: faults.clone(), mode, healthy, seed: seed + 5 * healthy }).collect()
@@ -260,10 +260,12 @@ fn promises_broken(case: &Case, outcome: &Outcome) -> Vec<String> {
     broken
 }
 
-/// Whether the fault must be seen: not a trace that is right in itself, nor a block that is called final and has too few on
-/// top, nor what is made good at once (a block whose bloom holds a listed contract and that shows no log is read by its
-/// receipts; a batch that is refused as a whole is asked call by call; the other method of tracing is asked), nor what spoils
-/// answers that are not asked for.
+/// Whether the fault must be seen. These faults need not be:
+/// - a trace that is right in itself;
+/// - a block that is called final with too few on top;
+/// - empty logs: a block whose bloom holds a listed contract and that shows no log is read by its receipts;
+/// - refused batches and a failed method of tracing: calls are made one by one, and the other method is asked;
+/// - a fault of answers that are not asked for.
 fn shows(fault: &Fault, mode: Mode) -> bool {
     let is_made_good = matches!(fault, Fault::EmptyLogs | Fault::NoBatches(_) | Fault::TraceError);
     let is_unseen = matches!(fault, Fault::UnmarkedRevert | Fault::FinalEarly);

@@ -1,11 +1,13 @@
-//! Seeded random histories (R11): mining, reorgs to depth 12, transactions replaced, executed again and lost, failed, late,
-//! empty and lagging answers, restarts and crashes at any await, two processes at once, addresses added on the way. In
-//! every second one an endpoint lies, as far as proofs do not catch it; in every third some deposits wait for less. In every
-//! second of those that are traced an endpoint lies in its traces, alone or contradicted by another.
+//! Seeded random histories (R11). The chain mines, reorganises to depth 12, and replaces, repeats and loses
+//! transactions. Answers fail, lag, come late or empty. Processes restart and crash at any await, two run at once, and
+//! addresses are added on the way. In every second history an endpoint lies, as far as proofs do not catch it; in every
+//! third some deposits wait for less. In every second traced one an endpoint lies in its traces, alone or contradicted
+//! by another.
 //!
-//! Nothing halts on the way, and at the end the CONFIRMED deposits are the legs of the final chain, each once, and every id is
-//! the one that its content gives; a straight scan of the final chain into an empty store says the same. What a liar hid of
-//! whom nobody else was asked for, and only that, is found by the rescan that operators are told to do.
+//! Nothing halts on the way. At the end the CONFIRMED deposits are the legs of the final chain, each once, and every id
+//! follows from its content. A straight scan of the final chain into an empty store gives the same. A liar may have
+//! hidden deposits where no other endpoint was asked. Those, and only those, are found by the rescan that operators are
+//! advised to run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -374,7 +376,8 @@ impl History {
         }
     }
 
-    /// Reads what is due of what addresses hold, which endpoints report truly; now and then by a process that has just taken over.
+    /// Reads what is due of what addresses hold, which endpoints report truly; now and then by a process that has just
+    /// taken over.
     async fn read_balances(&mut self, world: &World, tally: &mut Tally) {
         let Some(balances) = &mut self.balances else { return };
         if self.rng.random_bool(0.1) {
@@ -409,8 +412,8 @@ impl History {
         }
     }
 
-    /// What the only endpoint that traced hid when it was read first is in no deposit, and is found by a rescan. Balances tell of
-    /// it where the address was read before and behind it.
+    /// What the only endpoint that traced hid when it was read first is in no deposit, and is found by a rescan.
+    /// Balances show it where the address was read before it and after it.
     async fn find_what_was_hidden(&mut self, world: &mut World, tally: &mut Tally) {
         world.pass(DAY);
         self.read_balances(world, tally).await;
@@ -571,8 +574,8 @@ async fn assert_ids_are_those_of_a_straight_scan(world: &World, shelf: &Shelf, w
         confirmed.map(|deposit| deposit.id.to_string()).collect()
     };
     let (ours, theirs) = (confirmed(world.deposits().await), confirmed(straight.deposits().await));
-    // It has watched everybody from the start: we have all of its deposits from where we were to watch. And others only if
-    // they were seen above that, and mined again below.
+    // It has watched everybody from the start: we have all of its deposits from where we were to watch. And others only
+    // if they were seen above that, and mined again below.
     let is_ours = |leg: &FinalLeg| watched.get(&leg.transfer.recipient).is_some_and(|from| leg.number >= *from);
     let since = final_legs(world).into_iter().filter(|(_, leg)| is_ours(leg));
     let since: BTreeSet<String> = since.map(|(leg, _)| leg.deposit_id().to_string()).collect();

@@ -1,9 +1,10 @@
-//! Our row of the table of integrity results (README): 45,000 Transfers, answers that are empty though they must
-//! not be, and reorgs. Others lost up to 27,090 of them and said that they had finished.
+//! Our row of the table of integrity results (README): 45,000 Transfers, answers that are empty though they must not
+//! be, and reorgs. Others lost up to 27,090 of them and said that they had finished.
 //!
-//! Each block has 90 Transfers of a listed token to 90 recipients. The three columns are those of the table, each followed
-//! by receipts and by logs at the same time; the fourth is ours: accounts that are added when all has passed, found by a
-//! backfill. The full run watches all recipients in 500 blocks, otherwise one of ten, evenly spread, in half of them.
+//! Each block has 90 Transfers of a listed token to 90 recipients. The three columns are those of the table, each
+//! followed by receipts and by logs at the same time. The fourth is ours: accounts that are added after all blocks have
+//! passed, found by a backfill. The full run watches all recipients in 500 blocks, otherwise one of ten, evenly spread,
+//! in half of them.
 
 use std::time::{Duration, Instant};
 
@@ -83,7 +84,7 @@ struct Run {
 struct Line {
     follower: Follower,
     mode: Mode,
-    /// The faults that the node was told to have.
+    /// The faults that the node was given.
     armed: Vec<Fault>,
     failed: u64,
 }

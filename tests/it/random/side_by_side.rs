@@ -1,10 +1,10 @@
 //! An EVM chain and Solana in one process, over one store: trouble on one leaves the other's lag as it is.
 //!
-//! Each is read from a server of its own, over HTTP, as in the product; both make a block every 50 ms and are followed by
-//! running watchers. A lag is the median of what is seen while the healthy one goes on for some blocks, and is compared with
-//! those before and after the trouble, so that a busy machine decides nothing. One of the tests goes on for as long as the
-//! suite: `scripts/test` runs it beside all others, and says by a file when they have ended. `tests/live/sandbox.rs` has both
-//! in one process with real nodes, and without trouble.
+//! Each is read from a server of its own, over HTTP, as in the product; both make a block every 50 ms and are followed
+//! by running watchers. A lag is the median of what is seen while the healthy one goes on for some blocks, and is
+//! compared with those before and after the trouble, so that a busy machine decides nothing. One of the tests goes on
+//! for as long as the suite: `scripts/test` runs it beside all others, and says by a file when they have ended.
+//! `tests/live/sandbox.rs` has both in one process with real nodes, and without trouble.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -200,8 +200,8 @@ impl Pair {
         }
     }
 
-    /// The healthy one's lag is no more while the other is in trouble than before or after it. Where only the machine was
-    /// slow meanwhile, it is not again and again.
+    /// The healthy one's lag is no more while the other is in trouble than before or after it. Where only the machine
+    /// was slow meanwhile, it is not again and again.
     async fn endure(&self, trouble: Trouble, troubled: Chain, healthy: Chain) {
         for _ in 0..ROUNDS_MAX {
             self.until_state(troubled, "following").await;

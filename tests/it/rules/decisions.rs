@@ -1,6 +1,7 @@
 //! The decisions in `docs/decisions` stay short, point to files that exist, and need nothing outside of the repository.
 //!
-//! Reads the files as text. Not checked: whether a decision still describes the code; whoever changes the code does that.
+//! Reads the files as text. Not checked: whether a decision still describes the code; whoever changes the code does
+//! that.
 
 use std::fs;
 use std::path::{Path, PathBuf};

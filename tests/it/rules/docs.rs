@@ -1,9 +1,9 @@
 //! The book keeps up with the program: `docs/reference/` names each key, incident, problem code and command, and links
 //! resolve. Sentences can be read at once, in the book and in the product's comments.
 //!
-//! The lists come from the program: keys from the configuration's answer to an unknown key, codes from the API's document,
-//! commands from `--help`. Whether a page is true is not judged here.
-//! `docs/reference/cli.md` is renewed by `LANDFALL_RENEW=1 cargo test --test it rules::docs::`.
+//! The lists come from the program: keys from the configuration's answer to an unknown key, codes from the API's
+//! document, commands from `--help`. Whether a page is true is not judged here. `docs/reference/cli.md` is renewed by
+//! `LANDFALL_RENEW=1 cargo test --test it rules::docs::`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -89,7 +89,8 @@ const CRATES: [(&str, &str); 11] = [
     ("alloy", ""),
     ("solana", ""),
 ];
-/// What a crate of chains/ may name of the house. Who is not listed is a family of chains, and may name what they share.
+/// What a crate of chains/ may name of the house. Who is not listed is a family of chains, and may name what they
+/// share.
 const SHARED: [(&str, &str); 3] = [("chain", ""), ("rpc", "landfall-chain"), ("sim", "landfall-chain")];
 const FAMILY: &str = "landfall-chain landfall-rpc";
 /// Who may name the server that shows its family's chain, for tests: it stands on `chain` alone.

@@ -1,5 +1,5 @@
-//! Each row of our catalogue of failures has a test that bears its number: R1 to R12 (reorgs, finality, delivery), P1 to P6
-//! (endpoints), S1 to S15 (Solana), E1 to E24 (what is a credit). A test of row R3 is called `r3_..`.
+//! Each row of our catalogue of failures has a test that bears its number: R1 to R12 (reorgs, finality, delivery), P1
+//! to P6 (endpoints), S1 to S15 (Solana), E1 to E24 (what is a credit). A test of row R3 is called `r3_..`.
 
 use std::collections::BTreeSet;
 

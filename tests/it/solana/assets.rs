@@ -1,5 +1,5 @@
-//! What is known of listed mints: asked for one by one, kept, and loud where it is not what the configuration lists: then nothing
-//! of them is CONFIRMED.
+//! What is known of listed mints: asked for one by one, kept, and an alarm if it is not what the configuration lists.
+//! Then nothing of them is CONFIRMED.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -197,7 +197,7 @@ async fn a_mint_that_is_said_to_have_other_decimals_keeps_its_deposits_pending()
         assert_eq!(open(&line).await.len(), 1);
         line.finalize(15);
         line.catch_up().await;
-        // The block tells of its tokens itself, and it is recorded.
+        // The block shows its tokens itself, and it is recorded.
         assert_eq!(
             (line.deposit().await.recipient, line.deposit().await.status),
             (owner(0x21), DepositStatus::Pending)

@@ -1,5 +1,5 @@
-//! The books of Solana: what an owner has is what came, less what went, whatever the transactions were and however often
-//! the chain was rolled back; and what came without being a deposit is in the inbox, once, with its reason.
+//! The books of Solana: an owner has what came, less what went, whatever the transactions were and however often the
+//! chain was rolled back. What came without being a deposit is in the inbox, once, with its reason.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -109,8 +109,8 @@ async fn assert_books(line: &Line, before: &Ledger, after: &Ledger) -> [U256; 4]
     sums
 }
 
-/// What is read of an owner, before and after, is explained: its SOL always, and a token unless some of it came to another account
-/// of the owner's, or stands in one. Wrapped SOL is not compared.
+/// What is read of an owner, before and after, is explained: its SOL always, and a token unless some of it came to
+/// another account of the owner's, or stands in one. Wrapped SOL is not compared.
 async fn assert_explained(reader: &mut Reader, before: &Ledger, after: &Ledger, (who, mint): (u8, Option<Mint>)) {
     if mint == Some(Mint::Wrapped) {
         return;
@@ -383,8 +383,8 @@ async fn s13_what_is_confirmed_only_is_pending_and_what_is_finalized_is_confirme
     }
 }
 
-/// As when the rule of finality changes: it stands still for a while, what is only confirmed may be taken back, and then all
-/// of it is final at once.
+/// As when the rule of finality changes: it stands still for a while, what is only confirmed may be taken back, and
+/// then all of it is final at once.
 #[tokio::test]
 async fn while_finality_stalls_deposits_wait_with_an_alarm_and_what_catches_up_is_confirmed_once() {
     const MINUTE: Duration = Duration::from_secs(60);

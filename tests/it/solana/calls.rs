@@ -1,7 +1,8 @@
-//! What following Solana costs in calls, balances and all: at most one `getBlock` of an endpoint for each block, also where it pays
-//! us, and 1.5 light calls a second, for one owner as for ten thousand. Where two endpoints must agree the second one
-//! reports the blocks that pay us, too (twice those that were picked before it had them), and one in 32 of the others, though it is some slots behind; and each slot wakes us up there. A
-//! header is a light call, whatever its method is called.
+//! What following Solana costs in calls, balances and all. At most one `getBlock` of an endpoint for each block, also
+//! where it pays us, and 1.5 light calls a second, for one owner as for ten thousand. Where two endpoints must agree,
+//! the second one reports the blocks that pay us, too (twice if they were picked before it had them). It also reports
+//! one in 32 of the others, though it is some slots behind; and there each slot wakes us up. A header is a light call,
+//! whatever its method is called.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,10 +45,11 @@ const BALANCES_TICK: Duration = Duration::from_secs(1);
 const PAYER: Address = Address::Solana([0x55; 32]);
 /// In hundredths of a second, of the chain's time.
 const LIGHT_MAX: u64 = 150;
-/// How long a second endpoint is waited for: who gives up asks for the block once more, and a slow machine would have him give up.
+/// How long a second endpoint is waited for: who gives up asks for the block once more, and a slow machine would have
+/// him give up.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A slot that is later than this says that the machine stood still, and calls may have met their limit of 15 s: they are
-/// made again then.
+/// A slot that is later than this says that the machine stood still, and calls may have met their limit of 15 s: they
+/// are made again then.
 const LATE_MAX: Duration = Duration::from_secs(10);
 /// How often a case is run at most, until no slot was so late.
 const RUNS_MAX: usize = 3;
@@ -66,7 +68,8 @@ async fn at_most_one_get_block_a_block_and_one_and_a_half_light_calls_a_second_w
     let counts = [blocks, hits, sampled, sampled_hits].map(|count| u64::try_from(count).unwrap());
     let [blocks, hits, sampled, sampled_hits] = counts;
     assert!(sampled > 0, "some are compared");
-    // Who asked for each hundred owners would pass it at once with the 10,000. By how much less it is depends on how busy the machine is.
+    // Who asked for each hundred owners would pass it at once with the 10,000. By how much less it is depends on how
+    // busy the machine is.
     for asked in [&one, &many, &of_two, &many_of_two, &of_three].into_iter().flatten() {
         assert!(asked.light_a_second <= LIGHT_MAX, "{asked:?}");
     }
@@ -81,8 +84,8 @@ async fn at_most_one_get_block_a_block_and_one_and_a_half_light_calls_a_second_w
     for two in [&of_two, &many_of_two] {
         // In the end both are there, and either may lead.
         let reported: u64 = two.iter().map(|node| node.blocks).sum();
-        // One that is compared because it was picked, and pays us, is reported by the second endpoint when it is recorded and once more before
-        // it counts as final; once in all where it was there in time.
+        // A block that was picked for comparison, and pays us, is reported by the second endpoint when it is recorded,
+        // and once more before it counts as final. If it was there in time, it is reported once in all.
         let most = blocks + hits + sampled;
         let is_once = (most - sampled_hits..=most).contains(&reported) && two.iter().all(|node| node.blocks <= blocks);
         assert!(is_once, "the second endpoint tells what pays us and {sampled} others, once: {two:?}");
@@ -130,8 +133,8 @@ async fn calls(owners: u32, nodes: usize) -> Vec<Asked> {
     run(owners, nodes).await.0
 }
 
-/// What each of so many nodes was asked for while so many owners were watched for some slots, until all that was paid is
-/// CONFIRMED; and how late a slot began at most.
+/// What each of so many nodes was asked for while so many owners were watched for some slots, until all that was paid
+/// is CONFIRMED; and how late a slot began at most.
 async fn run(owners: u32, nodes: usize) -> (Vec<Asked>, Duration) {
     let (ledger, store) = (Ledger::of(10..=BEFORE), TestStore::fresh(Engine::Sqlite).await);
     let mut started = Vec::new();
@@ -181,7 +184,7 @@ fn follow(nodes: &[Node], store: &TestStore, running: &mut JoinSet<()>) -> Cance
     let (stop, pulse) = (CancellationToken::new(), Pulse::new("solana", Clock::system().now()));
     running.spawn(watcher.run(Clock::system(), || 7, pulse, stop.clone()));
     if nodes.len() > 1 {
-        // Somebody tells each slot, as over WebSocket.
+        // A wake-up comes for each slot, as over WebSocket.
         let stopped = stop.clone();
         running.spawn(async move {
             while !stopped.is_cancelled() {
@@ -219,8 +222,8 @@ async fn confirmed(store: &TestStore) -> usize {
     all.iter().filter(|deposit| deposit.status == DepositStatus::Confirmed).count()
 }
 
-/// A block in each slot that is not skipped, some with a payment to the first owner; what is final follows, in the end up to the
-/// newest, the last, of which all endpoints know. It, and how late a slot began at most.
+/// A block in each slot that is not skipped, some with a payment to the first owner; what is final follows, in the end
+/// up to the newest, the last, of which all endpoints know. It, and how late a slot began at most.
 async fn produce(ledger: &Ledger, nodes: &[Node]) -> (u64, Duration) {
     let (mut slots, mut late) = (tokio::time::interval(SLOT / FASTER), Duration::ZERO);
     // Behind one that was late the others do not hurry.

@@ -23,7 +23,7 @@ async fn ask(line: &Line, tx: &Value) -> Option<Explanation> {
     explain(&line.source, &line.store.db, &line.network, id(tx)).await.unwrap()
 }
 
-/// What is told of each leg, in order.
+/// What is reported of each leg, in order.
 fn verdicts(reported: &Explanation) -> Vec<Judged> {
     let leg = |leg: &landfall::watcher::explain::ExplainedLeg| {
         (leg.transfer.recipient.as_bytes()[0], leg.transfer.amount.to::<u64>(), leg.verdict)
@@ -48,7 +48,7 @@ async fn a_transaction_that_one_does_not_know_is_not_unknown_while_another_canno
     let error = explain(&line.source, &line.store.db, &line.network, id(&tx)).await.unwrap_err();
     assert!(matches!(error, ExplainError::Unanswered { .. }), "{error}");
 
-    // What is on record is told from there.
+    // What is on record is reported from there.
     line.nodes[1].behave();
     line.replace_record(&blocks);
     line.catch_up().await;
@@ -141,7 +141,7 @@ async fn every_verdict_of_solana_is_reported_of_scripted_blocks() {
     let reported = ask(&line, &cases[0].1).await.unwrap();
     assert_eq!((verdicts(&reported), reported.is_final), (vec![(0x21, 5, Verdict::Credited)], true));
     assert_eq!(reported.legs[0].deposit.as_ref().unwrap().account_id, "account 33");
-    // What nobody has heard of.
+    // What nobody knows.
     assert_eq!(ask(&line, &ledger.failed(0x23)).await, None);
 }
 

@@ -60,7 +60,8 @@ async fn tick(watcher: &mut Watcher<SolanaSource>) -> Ticked {
     watcher.tick(NOW).await.unwrap()
 }
 
-/// How many blocks five ticks disconnect and how many deposits they confirm. While a fork is found, one may end in an error.
+/// How many blocks five ticks disconnect and how many deposits they confirm. While a fork is found, one may end in an
+/// error.
 async fn five_ticks(watcher: &mut Watcher<SolanaSource>) -> (u64, u64) {
     let (mut disconnected, mut confirmed) = (0, 0);
     for _ in 0..5 {
@@ -182,7 +183,8 @@ async fn what_was_dropped_above_a_long_run_of_skipped_slots_is_taken_back() {
     }
 }
 
-/// What is in its place begins further above than what a tick looks through: nothing that is final shows that it is gone.
+/// What is in its place begins further above than what a tick looks through: nothing that is final shows that it is
+/// gone.
 #[tokio::test]
 async fn what_was_dropped_below_a_long_run_of_skipped_slots_is_taken_back() {
     for (engine, skipped) in ENGINES.into_iter().flat_map(|engine| [(engine, 101), (engine, 250), (engine, 500)]) {

@@ -1,4 +1,5 @@
-//! `landfall backfill` on Solana: by the signatures of an address and by slots, whatever nodes leave out, reorder or refuse.
+//! `landfall backfill` on Solana: by the signatures of an address and by slots, whatever nodes leave out, reorder or
+//! refuse.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -142,8 +143,8 @@ pub(crate) async fn assert_all_credited(store: &TestStore, ledger: &Ledger) {
     assert_eq!(credited, paid);
 }
 
-/// Slots 10 to 260: five transactions that name us in each hundred slots at both ends, one of which pays us, and in slot
-/// 150 a burst of 1,500, of which three do. 2,500 signatures in all; what failed is among them.
+/// Slots 10 to 260: five transactions that name us in each hundred slots at both ends, one of which pays us, and in
+/// slot 150 a burst of 1,500, of which three do. 2,500 signatures in all; what failed is among them.
 fn burst() -> Ledger {
     let ledger = Ledger::of(10..=10);
     let of_slot = |slot: u64, count: u64| -> Vec<Tx> {

@@ -1,5 +1,5 @@
-//! The watcher on Solana with several endpoints: nothing is recorded that two do not report alike, what stands behind a deposit
-//! is on record and in the status, and nothing is CONFIRMED that two do not call final.
+//! The watcher on Solana with several endpoints. Only what two report alike is recorded, the record and the status show
+//! what a deposit is based on, and only what two call final is CONFIRMED.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -226,7 +226,7 @@ async fn one_endpoints_word_makes_a_deposit_pending_and_never_confirmed_unless_a
         let (deposit, proof) = scene.deposit().await.unwrap();
         assert_eq!((deposit.status, proof.as_str()), (DepositStatus::Pending, "one_endpoint"));
         scene.finalize(&[16, 16]);
-        // What it lacks it may have at the next look, and at the tenth nobody waits for it any more.
+        // What it misses it may have at the next check, and at the tenth nobody waits for it any more.
         assert_eq!(scene.ticks(12).await, None);
         assert_eq!(scene.status().await, Some(DepositStatus::Pending));
         if is_allowed {
@@ -292,7 +292,8 @@ async fn a_final_block_that_one_endpoint_alone_shows_holds_up_its_own_deposits_a
     assert!(scene.watcher.alarms(scene.now).is_empty());
 }
 
-/// It was left out of its new block by who told that first, and is looked for there; the second endpoint lacks the block at that moment.
+/// The endpoint that reported its new block first left it out, and it is searched for there; at that moment the second
+/// endpoint does not have the block.
 #[tokio::test]
 async fn a_missing_deposit_is_looked_for_again_as_soon_as_two_show_its_block() {
     for is_deaf in [false, true] {
@@ -316,7 +317,8 @@ async fn a_missing_deposit_is_looked_for_again_as_soon_as_two_show_its_block() {
         scene.finalize(&[18, 18]);
         assert_eq!(scene.ticks(12).await, None);
         assert_eq!(scene.status().await, Some(DepositStatus::Pending));
-        // However long that lasts, also in another process, and though nobody who knows where it is can be asked for a moment.
+        // However long that lasts, also in another process, and though nobody who knows where it is can be asked for a
+        // moment.
         for slot in [19, 20, 21] {
             scene.now = scene.now.plus(FAILED_GRACE * 2);
             scene.make_final(slot);

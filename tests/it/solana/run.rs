@@ -139,7 +139,7 @@ async fn a_node_of_another_cluster_ends_the_start_with_one_line() {
     );
     assert_eq!(lines.lines().last(), Some(expected.as_str()), "{lines}");
 
-    // Told that this is the cluster, it follows it.
+    // Once configured with this cluster's genesis, it follows it.
     desk.configure(&format!("genesis = \"{}\"", Address::Solana([7; 32])));
     let ours = format!("SOLANA_MAINNET={OURS}");
     desk.ok(&["account", "add", "--account", "ours", "--type", "SEGREGATED", "--address", &ours]).await;

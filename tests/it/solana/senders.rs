@@ -1,5 +1,5 @@
-//! Who paid a deposit on Solana: by balances, by instructions where those do not report, asked for our own deposits only; and
-//! the rule that spoke is on record. No deposit waits long for a name, and none is missed for one.
+//! Who paid a deposit on Solana: by balances, and by instructions where balances do not show it, which are asked for
+//! only for our own deposits. The rule is on record. No deposit waits long for a sender, and none is missed for one.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn signature(tx: &Value) -> String {
     tx["transaction"]["signatures"][0].as_str().unwrap().to_owned()
 }
 
-/// What `getTransaction` tells of such a transaction in `slot`.
+/// What `getTransaction` reports of such a transaction in `slot`.
 fn reported(tx: &Value, slot: u64) -> Value {
     let mut keys: Vec<Value> = tx["transaction"]["accountKeys"].as_array().unwrap().clone();
     let at = |who: u8| keys.iter().position(|key| key["pubkey"] == owner(who).to_string()).unwrap();
@@ -284,7 +284,7 @@ async fn after_a_rollback_a_stand_in_takes_no_name_back() {
         answer(node, &tx, Ok(reported(&tx, 12)));
     }
     line.catch_up().await;
-    // The same transaction in another slot, of which nobody tells anything.
+    // The same transaction in another slot, of which nobody reports anything.
     let blocks = with(Cluster::of(10..=16).forked_at(12), 14, [tx]);
     line.replace_record(&blocks);
     line.finalize(16);

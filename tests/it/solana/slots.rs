@@ -1,4 +1,4 @@
-//! Slots: the real Solana source and the watcher over nodes that lack, lag, fork and lie.
+//! Slots: the real Solana source and the watcher over nodes that miss slots, lag, fork and lie.
 //!
 //! - `follower`: a ledger, its nodes, and who follows them into a SQLite store; what the store makes of it
 //! - `faults`: each fault of `landfall_cluster::Fault`, alone and in pairs
@@ -9,8 +9,9 @@
 //! - `soak`: many slots with everything that goes wrong, at once
 //! - `stream`: a subscription to slots that is cut
 //!
-//! What is served is real JSON-RPC over the loopback device, with small blocks but in `live`: the transport, the pool, the reading and the
-//! watcher are those of the product. Only time is a test's word, and that of the pool is the real one.
+//! Real JSON-RPC is served over the loopback device, with small blocks but in `live`: the transport, the pool, the
+//! reading and the watcher are those of the product. Only the time is set by a test, and that of the pool is the real
+//! one.
 
 mod faults;
 mod follower;

@@ -69,7 +69,7 @@ async fn what_was_reported_of_an_asset_stays_when_a_later_look_fails_and_goes_wh
     .await;
     let down = AssetRow { reason: "down".to_owned(), ..rich_row };
     assert_eq!(all(&store).await, [elsewhere.clone(), down]);
-    // Told anew, nothing of what was reported before is left.
+    // After a new report, nothing of the earlier one is left.
     let bare = Terms { freeze_authority: None, permanent_delegate: None, transfer_fee: None, ..terms() };
     write(&store, async |tx| {
         asset_facts::report(tx, CHAIN, &rich, &facts(Some(bare.clone())), ("", false), NOW).await.unwrap();

@@ -1,5 +1,5 @@
-//! The feed's numbers: given once, without gaps, in the order of commits, by one process at a time; also after a crash, a
-//! pause, a clock that is wrong, and for events that were there before the feed was.
+//! The feed's numbers: given once, without gaps, in the order of commits, by one process at a time. So it is after a
+//! crash, a pause, with a clock that is wrong, and for events that are older than the feed.
 
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -325,7 +325,8 @@ async fn a_page_has_what_its_filter_lets_through(store: TestStore) {
     assert_eq!(found.iter().map(|event| event.seq).collect::<Vec<_>>(), [4, 5]);
 }
 
-/// What a page reads, with values for its parameters; which index it must use, and how many of its columns must find the rows.
+/// What a page reads, with values for its parameters; which index it must use, and how many of its columns must find
+/// the rows.
 const PLANS: [(&str, &str, &[&str]); 5] = [
     ("feed::PAGE", "events_feed", &[]),
     ("feed::PAGE_OF_ACCOUNT", "events_feed_account", &["early"]),
@@ -412,7 +413,8 @@ async fn explain(db: &Db, name: &str, (after, through): (i64, i64), values: &[&s
     }
 }
 
-/// The Outbox Event Router's defaults: the columns that it looks for, and that updates of the table are none of its business.
+/// The Outbox Event Router's defaults: the columns that it looks for, and that updates of the table are none of its
+/// business.
 async fn the_columns_are_those_of_debeziums_outbox_router_and_events_are_only_added(store: TestStore) {
     insert(&store, deposit(1)).await;
     let id = announce(&store, 1, NOW).await;
@@ -427,8 +429,8 @@ async fn the_columns_are_those_of_debeziums_outbox_router_and_events_are_only_ad
     assert_eq!(after, before, "the number changes nothing of what is routed");
 }
 
-/// Two transactions: the later number commits first. Who reads by a number that the database gives at insertion skips the
-/// other for ever; who reads the feed does not.
+/// Two transactions: the later number commits first. Who reads by a number that the database gives at insertion skips
+/// the other for ever; who reads the feed does not.
 #[tokio::test]
 async fn an_event_that_commits_late_is_not_skipped() {
     let store = TestStore::fresh(Engine::Postgres).await;

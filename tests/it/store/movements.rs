@@ -1,5 +1,5 @@
-//! Debits and fees: once for each block however often it is read, counted only where the block is canonical, and kept when
-//! old blocks are forgotten.
+//! Debits and fees: once for each block however often it is read, counted only where the block is canonical, and kept
+//! when old blocks are forgotten.
 
 use landfall::store::cursors;
 use landfall::store::movements::{self, Spent};

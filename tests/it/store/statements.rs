@@ -19,7 +19,8 @@ use sqlx::{AssertSqlSafe, Executor as _, SqlSafeStr as _, Statement as _};
 use super::cast::{CHAIN, NOW, Reads, block, claimed_once, connect, deposit, prepare, run, write};
 use crate::harness::postgres::{Engine, TestStore};
 
-/// What engines compatible with PostgreSQL lack, what SQLite lacks, and what reads clocks or dice in the database.
+/// What engines compatible with PostgreSQL do not have, what SQLite does not have, and what reads clocks or dice in the
+/// database.
 const NOT_PORTABLE: [&str; 23] = [
     "ADVISORY",
     "LISTEN",
@@ -208,7 +209,8 @@ async fn what_runs_all_the_time_uses_its_index_on_sqlite() {
     }
 }
 
-/// How many deposits there are, in one block of ten, where the database knows nothing about its rows yet, as after a first start.
+/// How many deposits there are, in one block of ten, where the database knows nothing about its rows yet, as after a
+/// first start.
 const DEPOSITS: u8 = 200;
 
 #[tokio::test]
@@ -250,7 +252,8 @@ async fn what_settles_finds_blocks_by_their_hash_on_postgresql_before_it_has_sta
     reads.assert_few(&mut tx, most, 0, &what).await;
 }
 
-/// How many deposits an account has beside three of another asset, or on another chain; and how many accounts there are.
+/// How many deposits an account has beside three of another asset, or on another chain; and how many accounts there
+/// are.
 const MANY: i64 = 20_000;
 /// What may be read for a page of ten.
 const ROWS_MAX: u64 = 60;

@@ -1,4 +1,4 @@
-//! Keys, watchers' words about their chains, and the length of the queue.
+//! Keys, watchers' reports of their chains, and the length of the queue.
 
 use std::collections::BTreeMap;
 

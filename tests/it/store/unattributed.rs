@@ -1,5 +1,5 @@
-//! What arrived and is no deposit: once for each block however often it is read, listed newest first page by page, and kept
-//! when old blocks are forgotten.
+//! What arrived and is no deposit: once for each block however often it is read, listed newest first page by page, and
+//! kept when old blocks are forgotten.
 
 use landfall::deposit::Leg;
 use landfall::store::unattributed::{self, Arrival};

@@ -1,5 +1,5 @@
-//! What is on record to have moved between two readings: each kind of movement, of these blocks, this address and this asset
-//! only.
+//! What is on record to have moved between two readings: each kind of movement, of these blocks, this address and this
+//! asset only.
 
 use landfall::balance::{HeldAfter, Moved, Readings, Unexplained};
 use landfall::deposit::DepositStatus::Pending;

@@ -1,5 +1,5 @@
-//! Tracers that err: alone, both alike, and both as the same program. What the chain's own balances do not hold is never
-//! CONFIRMED, and what they hold is, wherever they can report.
+//! Tracers that err: alone, both alike, and both as the same program. What the chain's own balances do not hold is
+//! never CONFIRMED, and what they hold is, wherever they can report.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,8 @@ fn node_address(who: u8) -> landfall_node::Address {
     landfall_node::Address::repeat_byte(who)
 }
 
-/// A block that pays Alice 1,000 inside of its first transaction, tries to pay her 7 in the second, and pays Bob 5 at the end.
+/// A block that pays Alice 1,000 inside of its first transaction, tries to pay her 7 in the second, and pays Bob 5 at
+/// the end.
 fn block() -> Vec<Tx> {
     let (router, alice) = (node_address(0xcc), node_address(ALICE));
     let failed = Frame { is_reverted: true, ..Frame::call(router, alice, U256::from(7)) };
@@ -180,7 +181,8 @@ async fn what_balances_exclude_and_what_they_have_decided_is_no_persons_to_decid
     assert!(matches!(error, DecideDepositError::NotDoubtful(_)), "{error}");
     until_final(&mut world).await;
     assert_eq!((world.status_of(5).await, world.status_of(9).await), (DepositStatus::Confirmed, DepositStatus::Failed));
-    // Whoever reads the block again when its balances cannot be had any more: it stays excluded, and nothing is announced anew.
+    // Whoever reads the block again when its balances cannot be had any more: it stays excluded, and nothing is
+    // announced anew.
     world.chain.keep_state(None);
     world.chain.withhold_balances(true);
     let before = events(world.db()).await.len();
@@ -346,7 +348,8 @@ async fn history(seed: u64, tally: &mut BTreeMap<&'static str, u64>) {
             let sum: U256 = credited.iter().map(|it| it.amount).sum();
             assert!(sum <= paid, "seed {seed}: {sum} of {paid} for {who} in block {}", block.header.block.number);
             *tally.entry("confirmed").or_default() += u64::try_from(credited.len()).unwrap();
-            // Where every tracer reports the truth about an address, all that it was paid is CONFIRMED, or several choices fit.
+            // Where every tracer reports the truth about an address, all that it was paid is CONFIRMED, or several
+            // choices fit.
             let is_reported = block.txs.iter().all(|tx| tx.misreported.is_none());
             let others = deposits.iter().filter(is_in).count();
             if is_reported && others == legs.len() {

@@ -1,5 +1,5 @@
-//! Witnesses that are taken when a block is traced: kept by block hash, compared when the block is final, sought again while
-//! it is not, and never counted twice.
+//! Witnesses that are taken when a block is traced: kept by block hash, compared when the block is final, sought again
+//! while it is not, and never counted twice.
 
 use std::time::Duration;
 
@@ -127,7 +127,7 @@ async fn a_witness_counts_for_its_own_block_only() {
             world.chain.mine_empty(2);
         }
         until_final(&mut world).await;
-        // Nobody bears out the other block.
+        // Nobody corroborates the other block.
         assert_eq!(world.status_of(5).await, if first_wins { Confirmed } else { Pending });
         world.close().await;
     }
@@ -182,8 +182,8 @@ async fn a_lie_that_a_witness_denies_fails_when_its_block_is_final_and_not_befor
     }
 }
 
-/// 3 and 2 came in; the first reading tells them as 5 of the first transaction, which the balances bear out. Then the block
-/// is disconnected and connected again, and reported as it is.
+/// 3 and 2 came in; the first reading reports them as 5 of the first transaction, which the balances corroborate. Then
+/// the block is disconnected and connected again, and reported as it is.
 async fn reported_in_two_ways(twice: bool) -> World {
     let mut world = world(Engine::Sqlite).await;
     world.chain.mine(vec![inner(0, ALICE, 3), inner(1, ALICE, 2)]);
@@ -243,7 +243,8 @@ async fn two_readings_that_were_both_witnessed_never_credit_more_than_was_paid()
 #[tokio::test]
 async fn what_its_transaction_was_credited_in_another_block_counts_against_what_was_witnessed() {
     let mut world = reported_in_two_ways(true).await;
-    // As after a reorg that took back what counted as final, and that was accepted: 5 of the first transaction are CONFIRMED.
+    // As after a reorg that took back what counted as final, and that was accepted: 5 of the first transaction are
+    // CONFIRMED.
     execute(&world, "UPDATE deposits SET status = 'CONFIRMED', confirmed_us = 1 WHERE amount_text = '5'").await;
     let elsewhere = "UPDATE inclusions SET block_hash = zeroblob(32) WHERE deposit_id IN (SELECT id FROM deposits WHERE amount_text = '5')";
     execute(&world, elsewhere).await;
@@ -279,7 +280,7 @@ async fn what_a_network_is_not_traced_for_any_more_is_settled_by_its_witness_or_
         assert_eq!((world.status_of(5).await, world.status_of(7).await), (Confirmed, Pending));
         let alarm = alarm(&world).await;
         assert!(alarm.contains(": block 3 is not traced any more"), "{alarm}");
-        // Told to be traced again, it is settled.
+        // Once it is traced again, it is settled.
         world.network.native = traced;
         world.chain.keep_state(None);
         world.chain.withhold_balances(false);
@@ -355,7 +356,7 @@ async fn where_two_endpoints_differ_balances_say_who_is_right() {
         world.chain.trace_twice(true);
         world.chain.mine(vec![inner(0, BOB, 5), inner(1, ALICE, 7)]);
         world.tick().await;
-        // Together they differ; alone, the liar is heard first, and then the other one.
+        // Together they differ; alone, the liar is asked first, and then the other one.
         world.chain.script_traces([lie, lie]);
         assert!(world.try_trace().await.unwrap_err().to_string().contains("tell different traces of block 2"));
         assert_eq!(world.status_of(7).await, Pending, "{lie:?}: one of them tells it");

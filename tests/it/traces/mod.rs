@@ -1,5 +1,5 @@
-//! The lane of the traces: found behind the roots and beside them, confirmed only with a second witness, never FAILED for
-//! want of one, and complete when it says so.
+//! The lane of the traces: found behind the roots and beside them, confirmed only with a second witness, never FAILED
+//! for want of one, and complete when it says so.
 
 pub(crate) mod believed;
 pub(crate) mod early_witness;
@@ -240,7 +240,7 @@ async fn a_leg_that_one_of_two_endpoints_hides_at_the_first_read_is_not_missed()
     world.chain.trace_twice(true);
     world.chain.mine(vec![inner(0, ALICE, 5)]);
     world.tick().await;
-    // Alone, each of them is heard too, and both hide it.
+    // Alone, each of them is asked too, and both hide it.
     world.chain.script_traces([Fault::Hide(address(ALICE)); 3]);
     // They differ: the block is not complete, says why, and is tried again.
     let error = world.try_trace().await.unwrap_err();
@@ -273,7 +273,7 @@ async fn status_says_up_to_which_block_two_endpoints_reported_the_traces_and_whe
     world.catch_up().await;
     let reported = report(&world).await;
     assert_eq!((reported.traced, reported.traces_by_two, reported.traces_by_one), (Some(4), Some(3), Some(4)));
-    // It is back before the block is final, and bears out what was one endpoint's word.
+    // It is back before the block is final, and corroborates what one endpoint reported.
     world.chain.trace_twice(true);
     world.chain.mine_empty(FINALITY_DEPTH);
     world.catch_up().await;

@@ -1,4 +1,5 @@
-//! Tracing again: what one of two endpoints reported alone is reported by both once both are there, in peace beside the lane.
+//! Tracing again: what one of two endpoints reported alone is reported by both once both are there, beside the lane and
+//! without delaying it.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! `landfall backfill` and `rescan` on a network that is traced: what moved inside of past transactions is found, witnessed
-//! and reported like everything else, behind the roots and never in their way.
+//! `landfall backfill` and `rescan` on a network that is traced: what moved inside of past transactions is found,
+//! witnessed and reported like everything else, behind the roots and never in their way.
 
 use std::collections::BTreeSet;
 
@@ -23,8 +23,8 @@ fn inner(nonce: u64, to: u8, amount: u64) -> SimTx {
     SimTx::new(address(PAYER), nonce, vec![SimLeg::inner(address(PAYER), address(to), amount)])
 }
 
-/// Alice is watched from the start; 60 blocks have passed. Bob was paid inside in 5 and 40, three times the same in 20, of
-/// which once by the transaction itself, and a token in 30; in 45 he paid inside. He is added now.
+/// Alice is watched from the start; 60 blocks have passed. Bob was paid inside in 5 and 40, three times the same in 20,
+/// of which once by the transaction itself, and a token in 30; in 45 he paid inside. He is added now.
 async fn late_bob(engine: Engine) -> World {
     let mut world = World::traced(engine, 1).await;
     world.watch("alice", address(ALICE)).await;
@@ -208,7 +208,7 @@ async fn a_leg_that_an_endpoint_invents_in_the_past_is_never_confirmed() {
     while !backfill.is_done() {
         backfill.step(world.now()).await.unwrap();
     }
-    // Each of the blocks with a transaction claims it; the balances bear out none of them.
+    // Each of the blocks with a transaction claims it; the balances corroborate none of them.
     let invented: Vec<_> =
         world.deposits().await.into_iter().filter(|it| it.amount == landfall_chain::U256::from(1_000)).collect();
     assert!(!invented.is_empty() && invented.iter().all(|deposit| deposit.status == Pending), "{invented:#?}");
@@ -224,7 +224,8 @@ async fn value_that_another_reading_shows_in_other_transactions_is_not_credited_
         world.chain.mine_empty(1);
         world.catch_up().await;
         world.chain.mine(vec![inner(0, ALICE, 3), inner(1, ALICE, 2)]);
-        // The tip of the lane and its evidence are reported as 5 by the first transaction, which the balances bear out.
+        // The tip of the lane and its evidence are reported as 5 by the first transaction, which the balances
+        // corroborate.
         world.chain.script_traces([Fault::Merge(address(ALICE))]);
         world.catch_up().await;
         world.chain.set_finality_depth(None);
@@ -377,7 +378,7 @@ async fn blocks_whose_own_logs_report_every_movement_are_not_traced() {
     }
     let above = Job { from: 30, ..job(ReadProof::Full) };
     assert_eq!(begin(&world, &above).await.progress().traces, None);
-    // Nor do they tell of fees: a search by them says so.
+    // Nor do they show fees: a search by them says so.
     for (proof, to, leaves_out) in
         [(ReadProof::Candidate, 29, false), (ReadProof::Candidate, 30, true), (ReadProof::Full, 30, false)]
     {

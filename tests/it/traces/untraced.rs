@@ -1,5 +1,5 @@
-//! Blocks that were connected to be traced when the network's setting changes: nothing that moved inside of them is missed
-//! without a word, and nothing of it is credited twice, by its trace and by the chain's own logs.
+//! Blocks that were connected to be traced when the network's setting changes. Nothing that moved inside of them is
+//! missed silently, and nothing of it is credited twice, by its trace and by the chain's own logs.
 
 use std::time::Duration;
 
@@ -202,7 +202,7 @@ async fn what_a_trace_confirmed_otherwise_is_not_credited_again_by_the_logs_of_i
         let mut world = world(Engine::Sqlite).await;
         world.chain.mine(vec![inner(0, ALICE, 3), inner(1, ALICE, 2)]);
         if lie {
-            // 3 and 2 came in, and are reported as 5 of the first transaction, which the balances bear out.
+            // 3 and 2 came in, and are reported as 5 of the first transaction, which the balances corroborate.
             world.chain.script_traces([Fault::Merge(address(ALICE))]);
         } else {
             // Only one of them was recorded, as if the other one had been hidden.

@@ -1,5 +1,5 @@
-//! What a trace showed, and what a tier or an operator calls final before it is final for all: CONFIRMED with the witness that
-//! was kept of it, never without, and FAILED by nothing of this.
+//! What a trace showed, and a tier or an operator calls final before it is final for all: it is CONFIRMED with its kept
+//! witness, never without, and nothing of this makes it FAILED.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What the API says that an owner has is what the cluster says: SOL, a token of each program, after deposits, and after
-//! payments that Landfall had no part in.
+//! What the API says that an owner has is what the cluster says: SOL, a token of each program, after deposits, and
+//! after payments that Landfall had no part in.
 
 use landfall::amount::to_decimal;
 use landfall_chain::U256;

@@ -1,8 +1,9 @@
 //! A Solana cluster of one's own: `solana-test-validator` where one is found on the PATH, else surfpool.
 //!
-//! surfpool comes with its chain mended, by `nodes/surfpool/mended.mjs`, which says what it mends and why; the validator
-//! is taken as it is. Either ends with its owner. Transactions are signed here, with real keys, and sent as they are: what
-//! fails is recorded as failed. What an account holds is asked of the node's accounts, which is not where Landfall looks.
+//! surfpool comes with its chain mended, by `nodes/surfpool/mended.mjs`, which says what it mends and why; the
+//! validator is taken as it is. Either ends with its owner. Transactions are signed here, with real keys, and sent as
+//! they are: what fails is recorded as failed. What an account holds is asked of the node's accounts, which is not
+//! where Landfall looks.
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};

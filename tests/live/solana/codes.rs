@@ -1,6 +1,7 @@
-//! What the cluster does not have, it refuses as nodes do: by the codes that a watcher tells apart.
+//! What the cluster does not have, it refuses as nodes do: by the codes that a watcher distinguishes.
 //!
-//! Of surfpool this is the mended chain's work, and shows that it mends; of a validator it shows that we know its codes.
+//! On surfpool this is the work of the mended chain, and shows that it mends; on a validator it shows that we know its
+//! codes.
 
 use serde_json::json;
 use solana_sdk::signature::{Signature, Signer};

@@ -1,5 +1,5 @@
-//! The first deposit of SOL, end to end, on both engines: PENDING once its block is confirmed, CONFIRMED not before the cluster
-//! calls that block final.
+//! The first deposit of SOL, end to end, on both engines: PENDING once its block is confirmed, CONFIRMED not before the
+//! cluster calls that block final.
 
 use landfall::deposit::{Deposit, DepositStatus};
 use landfall_chain::{Address, U256};
@@ -37,13 +37,14 @@ async fn from_slot_to_deposit(engine: Engine) {
     assert!(!landed.failed);
     follower.follow(landed.slot).await;
     let first = only(follower.deposits().await);
-    // Asked behind it: what is not final even now was PENDING. Where the machine stood still it may have been final before
-    // the first tick, which then does both.
+    // Asked behind it: what is not final even now was PENDING. Where the machine stood still it may have been final
+    // before the first tick, which then does both.
     if cluster.slot("finalized").await < landed.slot {
         assert_eq!(first.status, DepositStatus::Pending);
     }
     let deposit = loop {
-        // Asked before: while the cluster did not call it final, nothing can be CONFIRMED; afterwards it may or may not be yet.
+        // Asked before: while the cluster did not call it final, nothing can be CONFIRMED; afterwards it may or may not
+        // be yet.
         let was_final = cluster.slot("finalized").await >= landed.slot;
         let deposit = only(follower.deposits().await);
         if deposit.status == DepositStatus::Confirmed {

@@ -1,7 +1,7 @@
 //! A watcher of the cluster over a store of its own, and what that store reports.
 //!
-//! It ticks only while somebody waits for something, and what is waited for comes within a minute or the test fails. What
-//! may pass is tried again; what may not fails at once.
+//! It ticks only while somebody waits for something, and what is waited for comes within a minute or the test fails.
+//! What may pass is tried again; what may not fails at once.
 
 use std::time::{Duration, Instant};
 

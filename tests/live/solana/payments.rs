@@ -1,8 +1,9 @@
 //! The payments of `credits`: every way to pay on Solana, and to seem to pay, that a real program can show.
 //!
-//! Played once for all tests of this binary, each transaction for itself, followed by two watchers at once, one on SQLite
-//! and one on PostgreSQL, to the end: all final, all settled. What they then report, what the source explains, and by how much
-//! the cluster's own accounts grew meanwhile is kept. A deposit of a transaction that no test knows fails them all.
+//! Played once for all tests of this binary, each transaction for itself, followed by two watchers at once, one on
+//! SQLite and one on PostgreSQL, to the end: all final, all settled. What they then report, what the source explains,
+//! and by how much the cluster's own accounts grew meanwhile is kept. A deposit of a transaction that no test knows
+//! fails them all.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -48,7 +49,7 @@ pub(crate) struct Played {
     pub(crate) holdings: BTreeMap<String, u64>,
 }
 
-/// What is told of one transaction.
+/// What is reported of one transaction.
 pub(crate) struct Reported {
     pub(crate) deposits: Vec<Deposit>,
     /// Who, verdict, base units and asset of each leg that is no deposit.
@@ -71,7 +72,7 @@ pub(crate) fn played() -> &'static Played {
     played.as_ref().expect("the payments were played; if not, standard error says above why")
 }
 
-/// What is told of the transaction that was sent under this name.
+/// What is reported of the transaction that was sent under this name.
 pub(crate) fn reported(name: &str) -> &'static Reported {
     played().reported.get(name).unwrap_or_else(|| panic!("no transaction was sent as {name:?}"))
 }

@@ -1,8 +1,8 @@
 //! The few instructions that the payments need, byte by byte.
 //!
-//! Written from the programs' own interfaces (system, token, Token-2022, associated token account, lookup table), so that
-//! nothing of what Landfall reads instructions with is used to make them. They decide nothing: what they moved is for the
-//! chain to say.
+//! Written from the programs' own interfaces (system, token, Token-2022, associated token account, lookup table), so
+//! that nothing of what Landfall reads instructions with is used to make them. They decide nothing: what they moved is
+//! for the chain to say.
 
 use solana_sdk::instruction::{AccountMeta, Instruction};
 use solana_sdk::pubkey;

@@ -1,5 +1,5 @@
-//! The program itself on Solana, as operators run it: from a payment to the webhook, past slots beside the service, why a
-//! leg is a credit or none, wake-ups, and what is known of mints.
+//! The program itself on Solana, as operators run it: from a payment to the webhook, past slots beside the service, why
+//! a leg is a credit or none, wake-ups, and what is known of mints.
 
 use std::time::{Duration, Instant};
 
@@ -239,7 +239,7 @@ async fn s12_what_listed_mints_are_is_shown_and_what_the_configuration_has_wrong
     assert_eq!(service.stop().0, Some(0));
 }
 
-/// Wrapped SOL for somebody: lamports into the associated account, and the program told of them.
+/// Wrapped SOL for somebody: lamports into the associated account, and the program is made to count them.
 fn wrap_to(stage: &Stage, owner: &Pubkey) -> Vec<Instruction> {
     let payer = stage.cluster.payer.pubkey();
     let token = call::Token { mint: call::WRAPPED_SOL, program: TOKEN, decimals: 9 };

@@ -1,4 +1,5 @@
-//! The harness of the whole program on a cluster: a configuration, a webhook receiver, `landfall` as an operator uses it.
+//! The harness of the whole program on a cluster: a configuration, a webhook receiver, `landfall` as an operator uses
+//! it.
 //!
 //! What is waited for comes within a minute, or the test fails with what there is instead.
 

@@ -1,4 +1,5 @@
-//! Serves a busy chain until it is killed, so that a benchmark can count its own processor time apart from the node's:
+//! Serves a busy chain until it is killed, so that a benchmark can count its own processor time apart from the node's.
+//!
 //! `cargo run --release -p landfall-node --example serve -- BLOCKS TXS LOGS LISTED_PERCENT LISTED_CONTRACT SEED`
 
 use landfall_node::busy::Busy;

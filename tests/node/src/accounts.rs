@@ -1,9 +1,8 @@
 //! The accounts after a block: nonces and balances, their trie's root, and proofs of single accounts.
 //!
-//! Balances are exact: fees are paid, the base fee is burnt. Who pays inside of a transaction has code, the same for all; no account
-//! has storage.
-//! The root is computed over all accounts at each block: hundreds of accounts that own something are cheap, many
-//! thousands are not (token balances are in no account).
+//! Balances are exact: fees are paid, the base fee is burnt. An account that pays inside of a transaction has code, the
+//! same for all; no account has storage. The root is computed over all accounts at each block: hundreds of accounts
+//! that own something are cheap, many thousands are not (token balances are in no account).
 
 use std::collections::BTreeMap;
 

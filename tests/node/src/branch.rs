@@ -1,7 +1,8 @@
 //! Branches that never win: what a lying or badly connected node shows instead of the chain.
 //!
 //! A branch begins above the newest final block, grows with the chain and stays one longer than it. It has none of the
-//! chain's transactions; in each block the liar pays the bait, natively, in a token and inside of a transaction. Whoever credits that has credited a phantom.
+//! chain's transactions; in each block the liar pays the bait, natively, in a token and inside of a transaction.
+//! Whoever credits that has credited a phantom.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ pub(crate) struct Branches {
     grown: HashMap<Salt, Vec<Arc<Block>>>,
 }
 
-/// Tells branches apart: two lies at once contradict each other.
+/// Distinguishes branches: two lies at once contradict each other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Salt {
     /// A node that follows another fork.

@@ -21,12 +21,13 @@ pub struct Busy {
     /// So many of 100 logs are of a listed token.
     pub listed_percent: u32,
     pub listed: Address,
-    /// So many of the logs are none of a token, but those by which the chain itself tells of native movements (EIP-7708).
+    /// So many of the logs are none of a token, but those by which the chain itself reports native movements
+    /// (EIP-7708).
     pub native: usize,
     pub seed: u64,
 }
 
-/// Whose logs tell of native movements.
+/// Whose logs report native movements.
 const SYSTEM: Address = address!("fffffffffffffffffffffffffffffffffffffffe");
 
 /// The recipient of the busy chain's log number `index` in block `number`: every log pays somebody else.

@@ -26,7 +26,7 @@ pub struct Request {
 pub struct Reply {
     pub status: &'static str,
     pub retry_after_secs: Option<u64>,
-    /// Whether the body is told to be compressed. Who makes it compresses it, or lies.
+    /// Whether the headers say that the body is compressed. Who makes it compresses it, or lies.
     pub is_gzip: bool,
     pub body: Vec<u8>,
     pub manner: Manner,

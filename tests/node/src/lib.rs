@@ -5,8 +5,8 @@
 //! - [`block`], `mint`, `accounts`: how a block is made: hashes, roots, the account trie
 //! - `text`, `traces`, [`recorded`]: blocks as nodes write them, also such as real nodes wrote
 //! - [`busy`]: big chains at once, for benchmarks
-//! - [`fault`], [`strikes`]: how a node misbehaves, and when; `view`: which blocks it shows while it does; `spoil`: what it
-//!   makes of an answer
+//! - [`fault`], [`strikes`]: how a node misbehaves, and when; `view`: which blocks it shows while it does; `spoil`:
+//!   what it makes of an answer
 //! - [`mistake`]: what its tracer gets wrong, each time
 //! - `answer`, [`logs`]: the methods; [`mod@http`], [`server`]: the sockets, the counts
 //!
@@ -14,7 +14,7 @@
 //!
 //! Promises: everything is encoded, hashed and signed by alloy's own types and tries, none of it by landfall-evm, so
 //! that a block that proves there shows that both encode alike. The same calls give the same bytes.
-//! Deliberately not here: an EVM. What a transaction does (its logs, its frames, its success) is the test's word.
+//! Deliberately not here: an EVM. A test decides what a transaction does (its logs, its frames, its success).
 
 pub mod block;
 pub mod busy;

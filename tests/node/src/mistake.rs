@@ -1,6 +1,7 @@
 //! What a tracer gets wrong: a client's own mistake, made of every block and each time that it is asked.
 //!
-//! Unlike a fault it strikes always, and the proof of no block catches it. It is made in the form of geth's `callTracer`.
+//! Unlike a fault it strikes always, and the proof of no block catches it. It is made in the form of geth's
+//! `callTracer`.
 
 use serde_json::{Value, json};
 

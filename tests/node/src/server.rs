@@ -125,8 +125,8 @@ impl Server {
         self.lock().missing = methods.iter().map(|&method| method.to_owned()).collect();
     }
 
-    /// Neither the state nor traces can be had of blocks more than `blocks` behind its head, as with a full node that is no
-    /// archive.
+    /// Neither the state nor traces can be had of blocks more than `blocks` behind its head, as with a full node that
+    /// is no archive.
     pub fn keep_state(&self, blocks: u64) {
         self.lock().state_kept = Some(blocks);
     }

@@ -1,7 +1,7 @@
 //! When faults strike, and how often each has: whatever the family of the chain, and whatever the faults are.
 //!
-//! Promises: a fault is counted when it strikes and at no other time. What fits a call, and what a strike does to it, is for
-//! each server to know.
+//! Promises: a fault is counted when it strikes and at no other time. What fits a call, and what a strike does to it,
+//! is for each server to know.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

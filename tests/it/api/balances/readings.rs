@@ -196,7 +196,7 @@ async fn what_a_reorg_below_final_blocks_made_untrue_is_forgotten_and_read_again
     }
 }
 
-/// Tells what is held after an operator took back what was final.
+/// Reports what is held after an operator had final blocks disconnected.
 struct TakenBackMeanwhile {
     chain: SimChain,
     db: Db,
@@ -251,7 +251,7 @@ async fn an_older_reading_never_takes_the_place_of_a_newer_one() {
         bench.read_all().await;
         let known = bench.line("alice", "ETH").await;
         let who = address(ALICE);
-        // Nor does one endpoint's word of the same block take the place of what two reported.
+        // Nor does one endpoint's report of the same block replace what two reported.
         for (number, proof, counts) in [
             (known.2 - 1, Proof::TwoEndpoints, false),
             (known.2, Proof::OneEndpoint, false),
@@ -366,7 +366,7 @@ async fn one_of_two_processes_reads_and_the_other_takes_over_when_it_says_nothin
     }
 }
 
-/// Tells what is held after another process has taken over.
+/// Reports what is held after another process has taken over.
 struct TakenOverMeanwhile {
     chain: SimChain,
     world: Db,

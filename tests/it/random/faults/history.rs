@@ -1,9 +1,9 @@
 //! One history: a chain with deposits, noise and reorgs, and servers that misbehave at random moments.
 //!
 //! With a second endpoint, the faults are first at one server and later at another, and never at one while the source
-//! still does without another: one is always healthy, and taken to be. Where two that contradict each other cannot be reported
-//! apart, it is run with a third, honest one too. Deposits come in every way that a follower can see: tokens, native value,
-//! withdrawals, and value that moves inside of transactions, also such that is taken back.
+//! still does without another: one is always healthy, and the source knows it. If two contradict each other and neither
+//! can be shown to be wrong, a third, honest one is there too. Deposits come in every way that a follower can see:
+//! tokens, native value, withdrawals, and value that moves inside of transactions, reverted value too.
 
 use landfall::watcher::TickError;
 use landfall_chain::Address;
@@ -71,13 +71,14 @@ impl Case {
         format!("{} ({}{healthy})", names.join(" + "), self.mode.name())
     }
 
-    /// Two that report different traces of a block are both wrong until a third, or one of them, says otherwise; and which of
-    /// two branches will win, neither of two endpoints can report.
+    /// Two that report different traces of a block are both wrong until a third, or one of them, says otherwise; and
+    /// which of two branches will win, neither of two endpoints can report.
     pub(super) fn is_undecided(&self) -> bool {
         self.healthy == 1 && self.faults.iter().any(differ)
     }
 
-    /// A lone endpoint that shows another branch and calls it final: nothing can be held against it until it shows the other.
+    /// A lone endpoint that shows another branch and calls it final: nothing can be held against it until it shows the
+    /// other.
     pub(super) fn is_its_word_alone(&self) -> bool {
         self.healthy == 0 && [Fault::AnotherFork, Fault::FinalEarly].iter().all(|fault| self.faults.contains(fault))
     }
@@ -132,7 +133,7 @@ struct History<'c> {
     case: &'c Case,
     rng: StdRng,
     nonces: [u64; PAYERS],
-    /// Until which step the faults stay that were told to stay.
+    /// Until which step the lasting faults stay.
     until: u64,
     /// Whose turn it was last, and whether it is another's now.
     liar: usize,
@@ -218,8 +219,8 @@ impl<'c> History<'c> {
             3 => Frame { is_reverted: true, ..through },
             4 => Frame { is_reverted: true, ..pays },
             5 => Frame { kind: FrameKind::DelegateCall, ..pays },
-            // A watched address hands on what it was paid. One endpoint's trace of that has no witness, where it is paid inside
-            // of the same block too.
+            // A watched address hands on what it was paid. One endpoint's trace of that has no witness, where it is
+            // paid inside of the same block too.
             _ => {
                 let hand = if self.case.healthy > 0 { to } else { relay };
                 let hands_on = Frame::call(hand, self.somebody(), wei);
@@ -316,7 +317,7 @@ fn struck(follower: &Follower, fault: &Fault) -> u64 {
     follower.servers.iter().map(|server| server.struck(*fault)).sum()
 }
 
-/// Whether two endpoints contradict each other by it and neither can be told to lie.
+/// Whether two endpoints contradict each other by it and neither can be shown to lie.
 pub(super) fn differ(fault: &Fault) -> bool {
     matches!(fault, Fault::UnmarkedRevert | Fault::AnotherFork)
 }

@@ -1,7 +1,7 @@
 //! An answer of 200 MB, and the real process: it gives the answer up, says so, stays small, and goes on afterwards.
 //!
-//! The node does not tell how long its answer will be, so that only reading it shows that it is too long. What counts
-//! is the most memory that the process ever held, as the kernel reports it.
+//! The node does not say how long its answer will be, so only reading it shows that it is too long. What counts is the
+//! most memory that the process ever held, as the kernel reports it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,7 +1,8 @@
 //! Whatever a Solana node does: nothing missed, nothing phantom, nothing twice, nothing early.
 //!
-//! A ledger with payments, skipped slots and rollbacks is followed while each fault, alone and in pairs, strikes at random
-//! moments. With a second, healthy node the cursor must keep up; with none, trouble must show, and pass when the node behaves.
+//! A ledger with payments, skipped slots and rollbacks is followed while each fault, alone and in pairs, strikes at
+//! random moments. With a second, healthy node the cursor must keep up; with none, trouble must show, and pass when the
+//! node behaves.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -21,8 +22,8 @@ const ROLL_BACK_AT: [u64; 2] = [9, 17];
 /// When the faults wait until every node is trusted, and move to the other one, if there is one.
 const MOVES_AT: [u64; 2] = [8, 16];
 const PAIRS: usize = 24;
-/// How many blocks the cursor may be behind after one retry, while another node is healthy: no more than one step brings, and
-/// one with a rollback brings up to eight.
+/// How many blocks the cursor may be behind after one retry, while another node is healthy: no more than one step
+/// brings, and one with a rollback brings up to eight.
 const BEHIND_MAX: usize = 8;
 const TICKS_MAX: u32 = 8;
 const AT_ONCE: usize = 8;
@@ -84,8 +85,8 @@ fn no_pair_of_faults_of_a_solana_node_loses_or_invents_a_deposit() {
     check(cases, &format!("{kind}: {count} of {all} pairs of faults of a Solana node from LANDFALL_SEED={base}"));
 }
 
-/// Seeds that once broke a promise. `LANDFALL_FAULT="null + short list, a second node:20725:300"` runs, in their place, what is
-/// printed by that name with so many seeds from there on.
+/// Seeds that once broke a promise. `LANDFALL_FAULT="null + short list, a second node:20725:300"` runs, in their place,
+/// what is printed by that name with so many seeds from there on.
 #[test]
 fn what_once_broke_a_promise_breaks_none() {
     #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
@@ -172,8 +173,8 @@ fn is_undetectable(fault: &Fault) -> bool {
     matches!(fault, Fault::FinalEarly | Fault::LeftOut | Fault::LinkedOver)
 }
 
-/// What two must tell of the same blocks to be found out: who of them is right is not known, and it shows as an error until
-/// the one that is wrong behaves.
+/// What two must report of the same blocks to be found out: who of them is right is not known, and it shows as an error
+/// until the one that is wrong behaves.
 fn is_disputed(fault: &Fault) -> bool {
     matches!(fault, Fault::WrongParent | Fault::LeftOut | Fault::LinkedOver)
 }
@@ -236,7 +237,7 @@ struct History<'c> {
     rng: StdRng,
     follower: Follower,
     next_id: u64,
-    /// Until which step the faults stay that were told to stay.
+    /// Until which step the lasting faults stay.
     until: u64,
     liar: usize,
     moves: bool,

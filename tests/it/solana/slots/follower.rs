@@ -1,7 +1,7 @@
 //! One ledger, its nodes, and who follows them; the ledger says what is true.
 //!
-//! Promises: a deposit that became CONFIRMED in a tick is looked up in the ledger before the next one: was its slot final?
-//! Each is counted by its identity, so nothing can hide behind an equal amount.
+//! Promises: a deposit that became CONFIRMED in a tick is looked up in the ledger before the next one: was its slot
+//! final? Each is counted by its identity, so nothing can hide behind an equal amount.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -150,8 +150,8 @@ impl Follower {
         self.check_confirmed().await;
     }
 
-    /// A tick which, while it waits for its first answer to `method`, another process on the store overtakes: that one connects
-    /// what there is `more`, and knows of nothing final that would have to be looked at.
+    /// A tick that another process on the store overtakes, while it waits for its first answer to `method`. The other
+    /// process connects what there is `more`, and knows of nothing final that would have to be checked.
     pub(super) async fn tick_around_another<T>(
         &mut self,
         method: &str,

@@ -1,5 +1,5 @@
-//! What one of several endpoints keeps from us: a block that it leaves out and links over, transactions that it leaves out of a
-//! block which is to be compared. It is found before anything that stands on it is CONFIRMED.
+//! What one of several endpoints keeps from us: a block that it leaves out and links over, transactions that it leaves
+//! out of a block that is to be compared. It is found before anything that stands on it is CONFIRMED.
 
 use std::time::{Duration, Instant};
 
@@ -88,7 +88,7 @@ async fn an_endpoint_that_reports_an_end_far_above_and_lists_nothing_up_there_le
     follower.nodes[0].misbehave(Fault::HeadAhead(far), When::Always);
     follower.nodes[0].misbehave(Fault::AnyContext, When::Always);
     for round in 0..10 {
-        // Neither knows more now than was connected: so it is told that there is nothing above.
+        // Neither knows more now than was connected: so it is reported that there is nothing above.
         reach_latest(&mut follower).await;
         ticks(&mut follower, 7).await;
         let slot = follower.ledger.latest().number + 1;
@@ -320,7 +320,8 @@ async fn what_one_endpoint_was_enough_for_ends_with_the_persons_word() {
     }
 }
 
-/// What jumped over a final block counted as final by a person's word; now they agree on that block, and the chain is halted.
+/// What jumped over a final block counted as final by an override; now they agree on that block, and the chain is
+/// halted.
 async fn replaced() -> (Follower, Ledger) {
     let mut follower = scene(2, NONE).await;
     let liar = replaced_in(&mut follower).await;
@@ -642,7 +643,7 @@ async fn a_block_that_its_teller_lacks_once_it_is_contradicted_is_in_dispute() {
     assert_eq!(missing(&mut follower).await, (2, 0));
 }
 
-/// Each newly final block is lacked, too: what is final goes on all the same.
+/// Each newly final block is missing, too: what is final goes on all the same.
 #[tokio::test]
 async fn what_one_endpoint_never_reports_holds_up_what_is_final_for_some_looks_at_a_time() {
     let mut follower = scene(2, EVERY).await;

@@ -1,7 +1,9 @@
-//! The rows P3, P5 and P6 of our catalogue of failures through the watcher, and what other programs get wrong on Solana.
+//! The rows P3, P5 and P6 of our catalogue of failures through the watcher, and what other programs get wrong on
+//! Solana.
 //!
-//! Each mistake is set up as it was met, and the books must be right all the same; the index is `tests/it/rules/rows.rs`. P4, the
-//! order of signatures, is for whoever asks for them, and stands in `tests/it/solana/past.rs`.
+//! Each mistake is set up as it was met, and the books must be right all the same; the index is
+//! `tests/it/rules/rows.rs`. P4, the order of signatures, concerns who asks for them, and stands in
+//! `tests/it/solana/past.rs`.
 
 use std::time::{Duration, Instant};
 

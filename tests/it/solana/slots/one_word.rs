@@ -1,5 +1,5 @@
-//! What one endpoint reports alone, left out, invented or with another amount: once two tell that very block, our record is what
-//! they report, whoever comes to it first.
+//! What one endpoint reports alone, left out, invented or with another amount: once two report that very block, our
+//! record is what they report, whichever process reads it first.
 
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,8 @@ const STRANGER: Address = Address::Solana([0xee; 32]);
 const REPORTED: u64 = FIRST_SLOT + 5;
 const FINAL: u64 = FIRST_SLOT + 18;
 const LATEST: u64 = FIRST_SLOT + 21;
-/// The ids of its transactions: what pays the first of ours, what pays the second, what the first one pays, and one that
-/// never was.
+/// The ids of its transactions: what pays the first of ours, what pays the second, what the first one pays, and one
+/// that never was.
 const FIRST: u64 = 901;
 const SECOND: u64 = 902;
 const SPENT: u64 = 903;
@@ -46,8 +46,8 @@ fn put(block: &mut Block, id: u64, sender: Address, recipient: Address, amount: 
     block.txs.push(Tx::sol(id, sender, recipient, amount));
 }
 
-/// Two nodes whose slot holds these transactions by the ledger; of the first, what it makes of them. The second one reports no
-/// block, but what is newest.
+/// Two nodes whose slot holds these transactions by the ledger; of the first, what it makes of them. The second one
+/// reports no block, but what is newest.
 async fn reported_alone(held: &[u64], lie: Lie) -> Follower {
     let ledger = Ledger::of(FIRST_SLOT..=LATEST);
     ledger.amend(REPORTED, |block| {
@@ -191,7 +191,8 @@ async fn a_second_endpoint_that_is_far_behind_delays_no_pending() {
             assert!(error.may_pass(), "{error}");
         }
     }
-    // It is waited for once, a second and a half. Once for each block it would be a minute and a half, and four at a time 24 s.
+    // It is waited for once, a second and a half. Once for each block it would be a minute and a half, and four at a
+    // time 24 s.
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     assert_eq!(follower.books().await.len(), usize::try_from(BEHIND).unwrap());
     follower.settle().await.unwrap();

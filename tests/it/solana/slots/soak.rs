@@ -1,10 +1,11 @@
 //! The soak: 25,000 random slots, 1,000,000 in the full run, with everything at once that goes wrong.
 //!
-//! Skipped slots, rollbacks at `confirmed`, nodes that lag, ledgers with holes, storms of errors and lies at one node of two,
-//! finality that stalls, jumps and changes its rule, crashes in the middle of a tick and restarts: at the end the deposits are
-//! those that the ledger paid, each once, and none was CONFIRMED before its slot was final.
-//! The slots are dealt to lanes, each a ledger and a store of its own. A lane's seed repeats its ledger and its faults:
-//! `LANDFALL_LANE=SEED` runs that one alone. What threads and sockets make of them is not repeated to the last bit.
+//! There are skipped slots, rollbacks at `confirmed`, nodes that lag, ledgers with holes, and storms of errors and lies
+//! at one node of two. Finality stalls, jumps and changes its rule; processes crash in the middle of a tick and
+//! restart. At the end the deposits are those that the ledger paid, each once, and none was CONFIRMED before its slot
+//! was final. The slots are dealt to lanes, each a ledger and a store of its own. A lane's seed repeats its ledger and
+//! its faults: `LANDFALL_LANE=SEED` runs that one alone. What threads and sockets make of them is not repeated to the
+//! last bit.
 
 use std::time::Instant;
 

@@ -40,7 +40,7 @@ fn pay(ledger: &Ledger) {
     ledger.produce(slot, vec![Tx::sol(slot, PAYER, OURS, slot)]);
 }
 
-/// Tells slots, each once, until so many payments are on record.
+/// Reports slots, each once, until so many payments are on record.
 async fn report_until(socket: &mut WebSocketStream<TcpStream>, store: &TestStore, slot: &mut u64, count: usize) {
     loop {
         let filter = DepositFilter::default();
