@@ -33,7 +33,7 @@ pub(super) struct AddressEntry {
     #[schema(value_type = openapi::ChainName)]
     chain: &'static str,
     address: String,
-    /// The first block that is matched against the address; 0 while the chain has not been started.
+    /// The first block that is matched against the address; 0 until the chain is followed.
     watched_from: u64,
     /// Every block from `watched_from` up to this one was matched. Omitted while there is none.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -52,7 +52,7 @@ pub(super) struct WebhookResource {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime, nullable = false)]
     previous_key_expires_at: Option<String>,
-    /// The secret that signs as `v1` of Standard Webhooks. It is in this answer only.
+    /// The secret that signs as `v1` of Standard Webhooks. It is only in the answer to the request that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, pattern = "^whsec_", extensions(("x-landfall-extension" = json!(true))))]
     signing_key: Option<String>,
