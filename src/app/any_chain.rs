@@ -74,7 +74,7 @@ impl AnyChain {
     /// The source of `network` over `urls`; `options` are Solana's. Touches no network.
     pub(super) fn over(network: &Network, urls: Vec<EndpointUrl>, options: &Options) -> Result<Self, SourceError> {
         Ok(match network.chain.family() {
-            Family::Evm => AnyChain::Evm(Box::new(EvmSource::at(network.clone(), urls)?)),
+            Family::Evm => AnyChain::Evm(Box::new(EvmSource::at(network.clone(), urls, options.timings)?)),
             Family::Solana => {
                 let sample = Sample { key: random::number(), ..Sample::default() };
                 AnyChain::Solana(Box::new(SolanaSource::at(network, urls, options)?.with_sample(sample)))

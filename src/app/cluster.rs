@@ -1,7 +1,7 @@
 //! The keys that only Solana has in the configuration of a chain. `config` refuses them for chains of another family.
 
 use landfall_chain::{Address, Asset, AssetId, Chain, Network};
-use landfall_solana::{Options, TokenProgram, WRAPPED_SOL, Wrapped};
+use landfall_solana::{Options, Timings, TokenProgram, WRAPPED_SOL, Wrapped};
 
 use crate::app::{StartError, network};
 use crate::config::{AssetConfig, ChainConfig, ProgramName, WrappedName};
@@ -47,6 +47,7 @@ pub(super) fn options(network: &Network, config: &ChainConfig) -> Result<Options
         }),
         programs: config.assets.iter().filter_map(program_of).collect(),
         poll: network::poll(network, config),
+        timings: Timings::PRODUCTION,
     })
 }
 

@@ -49,6 +49,6 @@ mod traces;
 mod wire;
 
 pub use error::EvmError;
-pub use landfall_rpc::EndpointUrl;
+pub use landfall_rpc::{EndpointUrl, Timings};
 pub use networks::{network, networks};
 pub use source::EvmSource;

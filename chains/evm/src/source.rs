@@ -11,7 +11,7 @@ use landfall_chain::{
     BlockSource, Candidates, Endpoints, Family, Fate, Finality, FinalityRule, Found, Header, HoldingSource, Holdings,
     Lane, Legs, Network, Payer, Read, ReadProof, Search, SourceError, Tag, Tip, TxRef, Watched,
 };
-use landfall_rpc::{EndpointUrl, Need};
+use landfall_rpc::{EndpointUrl, Need, Timings};
 use tokio::sync::Notify;
 use url::Url;
 
@@ -51,14 +51,14 @@ impl EvmSource {
     /// URL that cannot be used.
     /// URL that cannot be used.
     pub fn new(network: Network, urls: &[Url]) -> Result<Self, EvmError> {
-        EvmSource::at(network, urls.iter().cloned().map(EndpointUrl::from).collect())
+        EvmSource::at(network, urls.iter().cloned().map(EndpointUrl::from).collect(), Timings::PRODUCTION)
     }
 
-    /// As [`EvmSource::new`], with headers.
+    /// As [`EvmSource::new`], with headers, and with waits of its own.
     ///
     /// # Errors
     /// As [`EvmSource::new`], and a header that cannot be sent.
-    pub fn at(network: Network, urls: Vec<EndpointUrl>) -> Result<Self, EvmError> {
+    pub fn at(network: Network, urls: Vec<EndpointUrl>, timings: Timings) -> Result<Self, EvmError> {
         let chain = network.chain;
         if chain.family() != Family::Evm {
             return Err(EvmError::NotEvm { chain });
@@ -70,7 +70,7 @@ impl EvmSource {
         if rules.iter().any(|rule| !can_follow(rule, stack)) {
             return Err(EvmError::L1Blocks { chain });
         }
-        let pool = Arc::new(Pool::over(Evm::new(chain_id, rules), chain, urls)?);
+        let pool = Arc::new(Pool::over(Evm::new(chain_id, rules), chain, urls, timings)?);
         Ok(EvmSource {
             reader: Reader { rules: Rules::of(&network)?, sources: Sources::of(&network), pool: Arc::clone(&pool) },
             tracer: Tracer::new(network.native),

@@ -10,6 +10,7 @@
 //! - `limits`: what a node or provider means when it refuses
 //! - `dialect`: what only a family of chains can say: how to poll, what a report makes final, how bad a failure is
 //! - `error`: what can go wrong in every family
+//! - `timings`: how long endpoints are waited for and left alone
 //!
 //! Promises: no secret of a URL or header leaves this crate. Every request ends. What one endpoint reports counts as
 //! one endpoint's report until others agree. Deliberately not here: what blocks hold and what proves them; that is
@@ -21,6 +22,7 @@ mod error;
 mod http;
 mod limits;
 mod pool;
+mod timings;
 
 pub use dialect::{Dialect, Fault, HeadReport, Question, Subscription};
 pub use error::RpcError;
@@ -31,3 +33,4 @@ pub use pool::Pool;
 pub use pool::endpoint::Endpoint;
 pub use pool::places::EndpointUrl;
 pub use pool::reads::{Need, Responses};
+pub use timings::{Doubling, Timings};

@@ -62,7 +62,7 @@ mod wire;
 pub use ata::TokenProgram;
 pub use digest::Digest;
 pub use error::{SolanaError, Unusable};
-pub use landfall_rpc::EndpointUrl;
+pub use landfall_rpc::{EndpointUrl, Timings};
 pub use networks::{genesis, network, networks};
 pub use options::{HOLDINGS_PAUSE, Options, POLL};
 pub use read::{Asked, Candidate, block};

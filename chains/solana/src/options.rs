@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use landfall_chain::{AssetId, BlockHash};
+use landfall_rpc::Timings;
 
 use crate::ata::TokenProgram;
 use crate::rules::Wrapped;
@@ -28,4 +29,6 @@ pub struct Options {
     /// How often its tip is to be asked for. Reports of endpoints are kept for parts and multiples of that; 0 keeps
     /// nothing.
     pub poll: Duration,
+    /// How long its endpoints are waited for and left alone.
+    pub timings: Timings,
 }

@@ -12,20 +12,11 @@ use std::time::Duration;
 use crate::dialect::{Endpoint, is_not_found};
 use crate::error::SolanaError;
 
-/// Some slots, which take 200 to 400 ms each.
-const WAIT_MAX: Duration = Duration::from_millis(1_500);
-
 #[derive(Debug)]
 pub(crate) struct Patience {
     pub(crate) most: Duration,
     /// The endpoints that were waited for in vain, by name: which slot each must reach before it is waited for again.
     in_vain: Mutex<BTreeMap<String, u64>>,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Patience::of(WAIT_MAX)
-    }
 }
 
 impl Patience {

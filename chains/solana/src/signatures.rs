@@ -17,7 +17,6 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use landfall_chain::Pages;
 use landfall_rpc::{Call, NodeError, Raw};
@@ -39,10 +38,6 @@ const PAGES_MAX: usize = 1_000_000;
 
 /// How many pages in a row may report nothing new before the endpoint is left.
 const STALE_MAX: u32 = 8;
-
-/// Between the tries of a call in the middle of a list.
-const PAUSES: [Duration; 4] =
-    [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(8)];
 
 /// The oldest slots: what is above the first one without room is left for another search.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -134,7 +129,7 @@ impl List<'_> {
         let endpoint = self.endpoint;
         let (first, last) = self.slots.range.clone().into_inner();
         let (mut before, mut place, mut stale): (Option<String>, _, _) = (None, Place::default(), 0);
-        let mut pauses = PAUSES.iter();
+        let mut pauses = endpoint.timings.page_again.iter();
         for _ in 0..PAGES_MAX {
             let refused = |error: &NodeError| refused(endpoint, account, error);
             let answer = self.ask(|| page(account, before.as_deref(), last), refused).await?;
@@ -196,7 +191,7 @@ impl List<'_> {
         call: impl Fn() -> Call,
         refused: impl Fn(&NodeError) -> SolanaError,
     ) -> Result<Raw, SolanaError> {
-        let mut pauses = PAUSES.iter();
+        let mut pauses = self.endpoint.timings.page_again.iter();
         loop {
             let (error, may_pass) = match one(self.endpoint, call()).await {
                 Ok(Ok(answer)) => {

@@ -47,8 +47,6 @@ const TRANSACTIONS_MAX: usize = 4;
 const NEAR_SLOTS_MAX: u64 = 10;
 /// How many blocks below one without a time are read for one that has it.
 const TIMELESS_MAX: usize = 32;
-/// How often it is checked whether a poll is due, while a second endpoint is waited for.
-const CROSS_CHECK: Duration = Duration::from_millis(100);
 
 /// One Solana network, read over JSON-RPC.
 #[derive(Debug)]
@@ -81,11 +79,12 @@ impl SolanaSource {
         let chain = network.chain;
         let genesis = networks::genesis(chain).ok_or(SolanaError::NotSolana { chain })?;
         let genesis = options.genesis.unwrap_or(genesis);
-        let pool = Pool::over(Solana::new(genesis, &network.finality, options.poll), chain, urls)?;
+        let pool = Pool::over(Solana::new(genesis, &network.finality, options.poll), chain, urls, options.timings)?;
         let rules = Rules::of(network).with_options(options);
         let reader = Reader::new(rules, options.max_transaction_version);
         let (readings, sample, cross_check) = (Readings::default(), Sample::default(), CrossCheck::default());
-        let (reported, searching, patience) = (Mutex::new(None), Searching::default(), Patience::default());
+        let (reported, searching, patience) =
+            (Mutex::new(None), Searching::default(), Patience::of(options.timings.second_wait));
         Ok(SolanaSource { reader, pool, reported, readings, sample, patience, cross_check, searching })
     }
 
@@ -93,12 +92,6 @@ impl SolanaSource {
     #[must_use]
     pub fn with_sample(self, sample: Sample) -> Self {
         SolanaSource { sample, ..self }
-    }
-
-    /// With another wait for a second endpoint that does not have a block yet.
-    #[must_use]
-    pub fn with_patience(self, patience: Duration) -> Self {
-        SolanaSource { patience: Patience::of(patience), ..self }
     }
 
     /// Sets how many endpoints must agree on what is final, and whether two must report a block alike: with 1, one
@@ -483,7 +476,7 @@ impl SolanaSource {
                     all_lack: is_not_found && unanswered.is_empty(),
                 });
             }
-            tokio::time::sleep(CROSS_CHECK).await;
+            tokio::time::sleep(self.pool.timings().second_wait_check).await;
             self.pool.look().await;
         }
     }

@@ -21,7 +21,7 @@ use landfall::watcher::{Backfill, Job, Settings, Start, TickError, Ticked, Trace
 use landfall_chain::{
     Address, AssetId, BlockRef, EndpointState, Endpoints, FinalityRule, Native, NativeSource, Network, ReadProof,
 };
-use landfall_evm::EvmSource;
+use landfall_evm::{EndpointUrl, EvmSource, Timings};
 use landfall_node::{Chain, Server};
 use tokio_util::sync::CancellationToken;
 
@@ -325,8 +325,8 @@ pub(crate) fn usdc() -> landfall_node::Address {
 }
 
 fn watcher(servers: &[Server], store: &TestStore, mode: Mode) -> (Watcher<Arc<EvmSource>>, Endpoints) {
-    let urls: Vec<_> = servers.iter().map(|server| server.url().parse().unwrap()).collect();
-    let source = EvmSource::new(network(mode), &urls).unwrap();
+    let urls = servers.iter().map(|server| EndpointUrl::from(server.url().parse::<url::Url>().unwrap())).collect();
+    let source = EvmSource::at(network(mode), urls, Timings::SHORT).unwrap();
     let endpoints = source.endpoints();
     let (poll, proof, start) = (Duration::from_millis(10), mode.proof(), Start::Number(1));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };

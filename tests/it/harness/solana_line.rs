@@ -13,7 +13,7 @@ use landfall::time::Timestamp;
 use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
 use landfall_chain::{Address, Chain, Network, ReadProof};
 use landfall_cluster::{Ledger, Node, Tx};
-use landfall_solana::{EndpointUrl, Options, Sample, SolanaSource, Wrapped, network};
+use landfall_solana::{EndpointUrl, Options, Sample, SolanaSource, Timings, Wrapped, network};
 use serde_json::Value;
 
 use crate::harness::postgres::TestStore;
@@ -39,6 +39,12 @@ pub(crate) fn source(nodes: &[&Node]) -> SolanaSource {
     source.with_sample(Sample { one_in: 0, key: 0 })
 }
 
+/// A source over these nodes whose waits are short.
+fn source_of(network: &Network, nodes: &[Node], options: Options) -> SolanaSource {
+    let urls = nodes.iter().map(|node| EndpointUrl::from(node.url().parse::<url::Url>().unwrap())).collect();
+    SolanaSource::at(network, urls, &Options { timings: Timings::SHORT, ..options }).unwrap()
+}
+
 /// Of a watcher that starts after the block in slot `first`.
 fn settings(first: u64) -> Settings {
     let (start, proof, poll) = (Start::Number(first + 1), ReadProof::Candidate, Duration::from_millis(10));
@@ -59,8 +65,7 @@ impl Line {
         for _ in 0..nodes {
             started.push(Node::start(&blocks).await);
         }
-        let urls: Vec<_> = started.iter().map(|node| node.url().parse().unwrap()).collect();
-        let source = Arc::new(SolanaSource::new(&network, &urls).unwrap());
+        let source = Arc::new(source_of(&network, &started, Options::default()));
         let endpoints = source.endpoints();
         let watcher = Watcher::new(Arc::clone(&source), endpoints, store.db.clone(), network.clone(), settings(first));
         let line = Line { nodes: started, store, source, network, watcher, now: Timestamp(1_800_000_000_000_000) };
@@ -72,10 +77,8 @@ impl Line {
 
     /// From now on it is a watcher of a new process, to whom wrapped SOL is that.
     pub(crate) fn count_wrapped_as(&mut self, wrapped: Wrapped) {
-        let url = |node: &Node| EndpointUrl::from(node.url().parse::<url::Url>().unwrap());
         let options = Options { wrapped: Some(wrapped), ..Options::default() };
-        let urls = self.nodes.iter().map(url).collect();
-        self.source = Arc::new(SolanaSource::at(&self.network, urls, &options).unwrap());
+        self.source = Arc::new(source_of(&self.network, &self.nodes, options));
         self.watcher = self.another();
     }
 

@@ -17,7 +17,7 @@ use landfall::time::{Clock, Pulse};
 use landfall::watcher::{BalanceWatch, Settings, Start, Watcher};
 use landfall_chain::{Address, AssetId, Chain, ReadProof};
 use landfall_cluster::{Ledger, Node, Tx, hash};
-use landfall_solana::{EndpointUrl, HOLDINGS_PAUSE, Options, POLL, Sample, SolanaSource, network};
+use landfall_solana::{EndpointUrl, HOLDINGS_PAUSE, Options, POLL, Sample, SolanaSource, Timings, network};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -170,8 +170,9 @@ fn follow(nodes: &[Node], store: &TestStore, running: &mut JoinSet<()>) -> Cance
     let urls = nodes.iter().map(|node| EndpointUrl::from(node.url().parse::<url::Url>().unwrap())).collect();
     let poll = POLL / FASTER;
     // It compares one block in 32, as `landfall run` does under a key of its own.
-    let source = SolanaSource::at(&facts, urls, &Options { poll, ..Options::default() }).unwrap();
-    let source = Arc::new(source.with_patience(PATIENCE));
+    let timings = Timings { second_wait: PATIENCE, ..Timings::PRODUCTION };
+    let source = SolanaSource::at(&facts, urls, &Options { poll, timings, ..Options::default() }).unwrap();
+    let source = Arc::new(source);
     let (start, proof) = (Start::Number(11), ReadProof::Candidate);
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let assets: Vec<AssetId> = facts.assets.iter().map(|asset| asset.id).collect();

@@ -17,7 +17,7 @@ use landfall_chain::{
 };
 use landfall_cluster::tx::associated;
 use landfall_cluster::{Before, Fault, Ledger, Lists, Node, Payment, Refusal, SlotOrder, Tx, Version, When};
-use landfall_solana::{EndpointUrl, Options, SolanaSource, TokenProgram, Wrapped, network};
+use landfall_solana::{EndpointUrl, Options, SolanaSource, Timings, TokenProgram, Wrapped, network};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
@@ -51,7 +51,8 @@ fn source(nodes: &[&Node]) -> SolanaSource {
 
 fn source_of(network: &Network, nodes: &[&Node], options: &Options) -> SolanaSource {
     let urls = nodes.iter().map(|node| EndpointUrl::from(node.url().parse::<url::Url>().unwrap()));
-    SolanaSource::at(network, urls.collect(), options).unwrap()
+    let options = Options { timings: Timings::SHORT, ..options.clone() };
+    SolanaSource::at(network, urls.collect(), &options).unwrap()
 }
 
 /// A watcher over these nodes that would begin behind `start`.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
 use landfall_chain::{BlockSource, Chain, EndpointState, FinalityRule, Read, SourceErrorKind};
-use landfall_evm::{EndpointUrl, EvmSource, network};
+use landfall_evm::{EndpointUrl, EvmSource, Timings, network};
 use serde_json::json;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -59,7 +59,7 @@ async fn no_secret_of_a_url_is_ever_reported() {
         let header = ("authorization".to_owned(), "Bearer kanary-header".to_owned());
         let url = EndpointUrl { url: url.parse().unwrap(), headers: vec![header] };
         assert!(!format!("{url:?}").contains("kanary"));
-        EvmSource::at(mainnet(), vec![url]).unwrap()
+        EvmSource::at(mainnet(), vec![url], Timings::PRODUCTION).unwrap()
     };
     let lines = Lines::default();
     let writer = lines.clone();

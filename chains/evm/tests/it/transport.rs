@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use landfall_chain::{BlockSource, EndpointState, Read, SourceErrorKind};
-use landfall_evm::{EndpointUrl, EvmSource};
+use landfall_evm::{EndpointUrl, EvmSource, Timings};
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx};
@@ -339,7 +339,7 @@ async fn headers_are_sent_with_every_request() {
     .await;
     let url = format!("http://{}", node.id()).parse().unwrap();
     let headers = vec![("Authorization".to_owned(), "Bearer key".to_owned())];
-    let source = EvmSource::at(mainnet(), vec![EndpointUrl { url, headers }]).unwrap();
+    let source = EvmSource::at(mainnet(), vec![EndpointUrl { url, headers }], Timings::PRODUCTION).unwrap();
     source.tip().await.unwrap();
     source.blocks(1..=2, Read::FULL).await.unwrap();
     source.headers(1..=2).await.unwrap();
@@ -347,6 +347,6 @@ async fn headers_are_sent_with_every_request() {
     assert!(seen.len() >= 3 && seen.iter().all(|value| value.as_deref() == Some("Bearer key")), "{seen:?}");
     let url =
         EndpointUrl { url: "http://localhost".parse().unwrap(), headers: vec![("a b".to_owned(), String::new())] };
-    let error = EvmSource::at(mainnet(), vec![url]).unwrap_err().to_string();
+    let error = EvmSource::at(mainnet(), vec![url], Timings::PRODUCTION).unwrap_err().to_string();
     assert!(error.contains("rpc url 1 has a header that cannot be sent"), "{error}");
 }

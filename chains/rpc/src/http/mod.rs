@@ -1,7 +1,7 @@
 //! JSON-RPC over HTTP to one endpoint: a batch of calls is one request, and its answers are parts of one body.
 //!
 //! Promises:
-//! - Every request ends within [`CALL_TIMEOUT`]. No redirect is followed, and no proxy of the environment is used.
+//! - Every request ends within [`Timings::call_timeout`]. No redirect is followed, and no proxy of the environment is used.
 //! - An answer has the id of its call, or it is none. A body of more than [`ANSWER_BYTES_MAX`] is cut off and never
 //!   held.
 //! - Of a URL only host and port get into an error, a log or a `Debug` text, and nothing of a header, not even where a
@@ -28,9 +28,8 @@ use url::Url;
 use crate::http::answer::{Answer, Broken};
 use crate::http::body::Unread;
 use crate::limits::{Codes, Limit};
+use crate::timings::Timings;
 
-pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// After unpacking. A thousand full blocks of a busy chain are more, but nobody asks for as many at once.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
 /// How much is read of the body of an HTTP status that is no success.
@@ -47,6 +46,7 @@ pub(crate) struct Rpc {
     headers: HeaderMap,
     secrets: Secrets,
     codes: &'static Codes,
+    call_timeout: Duration,
     next_id: AtomicU64,
 }
 
@@ -82,12 +82,12 @@ pub(crate) struct Secrets(pub(crate) Vec<String>);
 
 /// The HTTP client that all endpoints of a pool share. Where no URL `is_encrypted` it trusts no certificate: reading
 /// the system's takes longer than a hundred calls.
-pub(crate) fn http_client(is_encrypted: bool) -> Result<reqwest::Client, reqwest::Error> {
+pub(crate) fn http_client(is_encrypted: bool, timings: &Timings) -> Result<reqwest::Client, reqwest::Error> {
     // An error says that the process has a provider already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = reqwest::Client::builder()
-        .timeout(CALL_TIMEOUT)
-        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(timings.call_timeout)
+        .connect_timeout(timings.connect_timeout)
         .redirect(reqwest::redirect::Policy::none())
         .no_gzip()
         .no_proxy();
@@ -113,9 +113,15 @@ struct Request<'a> {
 }
 
 impl Rpc {
-    pub(crate) fn new(http: reqwest::Client, url: &Url, headers: HeaderMap, codes: &'static Codes) -> Self {
-        let secrets = Secrets::of(url, &headers);
-        Rpc { http, url: url.clone(), headers, secrets, codes, next_id: AtomicU64::new(1) }
+    pub(crate) fn new(
+        http: reqwest::Client,
+        url: &Url,
+        headers: HeaderMap,
+        codes: &'static Codes,
+        timings: &Timings,
+    ) -> Self {
+        let (secrets, call_timeout) = (Secrets::of(url, &headers), timings.call_timeout);
+        Rpc { http, url: url.clone(), headers, secrets, codes, call_timeout, next_id: AtomicU64::new(1) }
     }
 
     /// Sends all `calls` in one request; the answers stand in their order.
@@ -144,7 +150,7 @@ impl Rpc {
         let post = self.http.post(self.url.clone()).headers(self.headers.clone());
         let post = post.header(CONTENT_TYPE, "application/json").header(ACCEPT_ENCODING, body::ENCODING);
         let sent = post.body(request).send().await;
-        let response = sent.map_err(|error| self.failure(&http_failure(&error), None))?;
+        let response = sent.map_err(|error| self.failure(&http_failure(&error, self.call_timeout), None))?;
         if response.status().is_success() {
             return match body::read(response, ANSWER_BYTES_MAX).await {
                 Ok(Some(body)) => Ok(body),
@@ -152,7 +158,7 @@ impl Rpc {
                     let reason = format!("the answer is larger than {} MiB", ANSWER_BYTES_MAX >> 20);
                     Err(self.failure(&reason, Some(Limit::TooManyResults { range: None })))
                 }
-                Err(error) => Err(self.failure(&unread(&error), None)),
+                Err(error) => Err(self.failure(&unread(&error, self.call_timeout), None)),
             };
         }
         Err(self.refused(response).await)
@@ -255,18 +261,18 @@ impl fmt::Display for NodeError {
     }
 }
 
-fn unread(error: &Unread) -> String {
+fn unread(error: &Unread, call_timeout: Duration) -> String {
     match error {
-        Unread::Http(error) => http_failure(error),
+        Unread::Http(error) => http_failure(error, call_timeout),
         Unread::Packed(error) => format!("the answer does not unpack: {error}"),
         Unread::Encoded => format!("the answer is packed by another encoding than {}", body::ENCODING),
     }
 }
 
 /// Never by `Display`: that of reqwest holds the URL.
-fn http_failure(error: &reqwest::Error) -> String {
+fn http_failure(error: &reqwest::Error, call_timeout: Duration) -> String {
     let what = if error.is_timeout() {
-        return format!("no answer within {} s", CALL_TIMEOUT.as_secs());
+        return format!("no answer within {} s", call_timeout.as_secs());
     } else if error.is_connect() {
         "cannot connect"
     } else if error.is_body() || error.is_decode() {

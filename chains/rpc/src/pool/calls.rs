@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::dialect::Dialect;
 use crate::error::RpcError;
 use crate::http::answer::{Answer, Raw};
-use crate::http::{CONNECT_TIMEOUT, Call, Failure, NodeError};
+use crate::http::{Call, Failure, NodeError};
 use crate::limits::Limit;
 use crate::pool::endpoint::Endpoint;
 
@@ -197,7 +197,7 @@ impl<D: Dialect> Endpoint<D> {
                     learn(limit, method);
                 }
                 // Whatever came of it in the end, somebody waited.
-                if weight == Weight::Counts && now - begun >= CONNECT_TIMEOUT {
+                if weight == Weight::Counts && now - begun >= self.timings.connect_timeout {
                     self.was_unresponsive(&self.call_error(method, failure.reason.clone()), now);
                 }
                 return Err(failure);

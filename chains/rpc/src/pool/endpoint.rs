@@ -18,23 +18,11 @@ use crate::dialect::{Dialect, Fault, HeadReport};
 use crate::http::Rpc;
 use crate::pool::learnt::Learnt;
 use crate::pool::pace::Pace;
+use crate::timings::Timings;
 
-/// How long the cool-down after a failure is, at first and at most.
-const COOLDOWN_FIRST: Duration = Duration::from_millis(200);
-const COOLDOWN_MAX: Duration = Duration::from_secs(10);
-/// How long a quarantine lasts before the endpoint is polled again, at first and at most.
-const QUARANTINE_FIRST: Duration = Duration::from_secs(1);
-const QUARANTINE_MAX: Duration = Duration::from_secs(60);
-/// How long an endpoint that timed out counts as unresponsive, at first and at most: longer than it takes until its
-/// next poll has timed out too.
-const UNRESPONSIVE_FIRST: Duration = Duration::from_secs(45);
-const UNRESPONSIVE_MAX: Duration = Duration::from_secs(300);
 /// A quarantine is divided by this while fewer endpoints have a vote than must agree: 1 s becomes 200 ms, 60 s become
 /// 12 s.
 const SHORTAGE_DIVISOR: u32 = 5;
-/// The longest quarantine while no endpoint can be read from. What it reports is proved all the same, and whoever asks
-/// for the tip pauses by himself.
-const LAST_RESORT_COOLDOWN: Duration = Duration::from_millis(200);
 /// How many polls in a row must show the same that is too new: one damaged answer does not count.
 const NEWER_POLLS: u32 = 3;
 /// For how long an endpoint that showed the agreed block is not asked for it again, where each hash is a request.
@@ -42,9 +30,6 @@ const NEWER_POLLS: u32 = 3;
 const SHOWN_FOR: Duration = Duration::from_secs(15);
 /// How often an endpoint must report its chain id again: a URL may be pointed to another node at any time.
 const CHAIN_ID_EVERY: Duration = Duration::from_secs(3_600);
-/// After so long without a failure, cool-downs begin small again.
-const CALM: Duration = Duration::from_secs(60);
-const CALM_AFTER_QUARANTINE: Duration = Duration::from_secs(600);
 
 /// One endpoint and its place in the statuses.
 pub struct Endpoint<D: Dialect> {
@@ -53,6 +38,7 @@ pub struct Endpoint<D: Dialect> {
     pub(crate) index: usize,
     /// Host and port; `#2` where two share them.
     pub id: String,
+    pub timings: Timings,
     pub(crate) learnt: Learnt,
     pub(crate) pace: Pace,
     /// The pace of what is asked aside.
@@ -148,16 +134,23 @@ pub(crate) enum Availability {
 }
 
 impl<D: Dialect> Endpoint<D> {
-    pub(crate) fn new(chain: Chain, index: usize, id: String, rpc: Rpc, statuses: Endpoints) -> Arc<Self> {
+    pub(crate) fn new(
+        chain: Chain,
+        index: usize,
+        id: String,
+        rpc: Rpc,
+        statuses: Endpoints,
+        timings: Timings,
+    ) -> Arc<Self> {
         let standing = Mutex::new(Standing {
             chain_polled_at: None,
             said: None,
             shown: None,
             memory: D::Memory::default(),
             trouble: None,
-            cools_down: Retry::new(COOLDOWN_FIRST, COOLDOWN_MAX),
-            quarantines: Retry::new(QUARANTINE_FIRST, QUARANTINE_MAX),
-            timeouts_in_a_row: Retry::new(UNRESPONSIVE_FIRST, UNRESPONSIVE_MAX),
+            cools_down: timings.cooldown.retry(),
+            quarantines: timings.quarantine.retry(),
+            timeouts_in_a_row: timings.unresponsive.retry(),
             unresponsive: None,
             failed_at: None,
             polled: false,
@@ -169,11 +162,11 @@ impl<D: Dialect> Endpoint<D> {
             not_found: String::new(),
             unchecked: "",
         });
-        let learnt = Learnt::new(D::BATCH_MAX);
-        let (pace, pace_aside) = (Pace::default(), Pace::default());
+        let learnt = Learnt::new(D::BATCH_MAX, timings);
+        let (pace, pace_aside) = (Pace::new(timings), Pace::new(timings));
         Arc::new_cyclic(|me| {
             let me = Weak::clone(me);
-            Endpoint { chain, index, id, learnt, pace, pace_aside, rpc, statuses, standing, me }
+            Endpoint { chain, index, id, timings, learnt, pace, pace_aside, rpc, statuses, standing, me }
         })
     }
 
@@ -213,7 +206,7 @@ impl<D: Dialect> Endpoint<D> {
         match standing.trouble {
             None => Availability::Good,
             Some(trouble) if trouble.quarantined => Availability::None,
-            Some(trouble) if trouble.until(Shortage::Nothing) <= now => Availability::Again,
+            Some(trouble) if trouble.until(Shortage::Nothing, &self.timings) <= now => Availability::Again,
             Some(_) => Availability::CoolingDown,
         }
     }
@@ -244,8 +237,8 @@ impl<D: Dialect> Endpoint<D> {
 
     /// Until when it is not polled; `None` when it does not cool down.
     pub(crate) fn cools_down_until(&self, shortage: Shortage) -> Option<Instant> {
-        let of_trouble = self.lock().trouble.map(|trouble| trouble.until(shortage));
-        let last_resort = (shortage == Shortage::Everybody).then_some(LAST_RESORT_COOLDOWN);
+        let of_trouble = self.lock().trouble.map(|trouble| trouble.until(shortage, &self.timings));
+        let last_resort = (shortage == Shortage::Everybody).then_some(self.timings.last_resort_cooldown);
         of_trouble.max(self.learnt.cools_down_until(last_resort))
     }
 
@@ -323,20 +316,21 @@ impl<D: Dialect> Endpoint<D> {
 
     /// It answered what was asked at `begun`. An answer does not undo a failure that came after its question.
     pub fn answered(&self, begun: Instant, latest: Option<u64>) {
+        let Timings { calm, calm_after_quarantine, .. } = self.timings;
         let mut standing = self.lock();
         match standing.trouble {
             Some(trouble) if trouble.quarantined || begun < trouble.since => return,
             Some(_) | None => standing.trouble = None,
         }
-        if standing.failed_at.is_none_or(|failed_at| begun.duration_since(failed_at) > CALM) {
+        if standing.failed_at.is_none_or(|failed_at| begun.duration_since(failed_at) > calm) {
             standing.cools_down.reset();
         }
-        if standing.failed_at.is_none_or(|failed_at| begun.duration_since(failed_at) > CALM_AFTER_QUARANTINE) {
+        if standing.failed_at.is_none_or(|failed_at| begun.duration_since(failed_at) > calm_after_quarantine) {
             standing.quarantines.reset();
         }
-        let calm =
-            |unresponsive: &Unresponsive| begun.saturating_duration_since(unresponsive.until) > CALM_AFTER_QUARANTINE;
-        if standing.unresponsive.as_ref().is_some_and(calm) {
+        let is_over =
+            |unresponsive: &Unresponsive| begun.saturating_duration_since(unresponsive.until) > calm_after_quarantine;
+        if standing.unresponsive.as_ref().is_some_and(is_over) {
             standing.unresponsive = None;
             standing.timeouts_in_a_row.reset();
         }
@@ -478,14 +472,14 @@ impl<D: Dialect> Endpoint<D> {
 }
 
 impl Trouble {
-    fn until(&self, shortage: Shortage) -> Instant {
+    fn until(&self, shortage: Shortage, timings: &Timings) -> Instant {
         let cooldown = match shortage {
             // It must be pointed elsewhere first.
             _ if self.wrong_chain => self.cooldown,
             Shortage::Nothing => self.cooldown,
             Shortage::Votes if self.quarantined => self.cooldown / SHORTAGE_DIVISOR,
             Shortage::Votes => self.cooldown,
-            Shortage::Everybody if self.quarantined => self.cooldown.min(LAST_RESORT_COOLDOWN),
+            Shortage::Everybody if self.quarantined => self.cooldown.min(timings.last_resort_cooldown),
             Shortage::Everybody => Duration::ZERO,
         };
         self.from + cooldown
@@ -507,6 +501,8 @@ mod tests {
     use crate::error::RpcError;
     use crate::http::http_client;
     use crate::limits::Codes;
+
+    const TIMINGS: Timings = Timings::PRODUCTION;
 
     /// A family whose endpoints are never asked.
     #[derive(Debug)]
@@ -555,8 +551,9 @@ mod tests {
     fn endpoint() -> Arc<Endpoint<Silent>> {
         let statuses = Endpoints::new(["a:1".to_owned()]);
         let url = "http://a:1".parse().expect("a URL");
-        let rpc = Rpc::new(http_client(false).expect("a client"), &url, HeaderMap::new(), Silent::CODES);
-        Endpoint::new(Chain::EthereumMainnet, 0, "a:1".to_owned(), rpc, statuses)
+        let rpc =
+            Rpc::new(http_client(false, &TIMINGS).expect("a client"), &url, HeaderMap::new(), Silent::CODES, &TIMINGS);
+        Endpoint::new(Chain::EthereumMainnet, 0, "a:1".to_owned(), rpc, statuses, TIMINGS)
     }
 
     #[test]
@@ -604,7 +601,8 @@ mod tests {
         assert!(
             cools_down
                 .iter()
-                .all(|cooldown| (UNRESPONSIVE_FIRST / 5 * 4..=UNRESPONSIVE_MAX / 5 * 6).contains(cooldown)),
+                .all(|cooldown| (TIMINGS.unresponsive.first / 5 * 4..=TIMINGS.unresponsive.most / 5 * 6)
+                    .contains(cooldown)),
             "{cools_down:?}"
         );
     }
@@ -615,14 +613,14 @@ mod tests {
             let endpoint = endpoint();
             endpoint.failed(&error);
             let trouble = endpoint.lock().trouble.expect("it failed");
-            let until = |shortage| trouble.until(shortage).duration_since(trouble.from);
+            let until = |shortage| trouble.until(shortage, &TIMINGS).duration_since(trouble.from);
             (trouble.cooldown, [Shortage::Nothing, Shortage::Votes, Shortage::Everybody].map(until))
         };
         let (chain, endpoint) = (Chain::EthereumMainnet, String::new());
         let block = BlockRef { number: 1, hash: BlockHash([1; 32]) };
         let (cooldown, quarantined) =
             cools_down(RpcError::Contradicts { chain, endpoint: endpoint.clone(), says: block, agreed: block }.into());
-        assert_eq!(quarantined, [cooldown, cooldown / SHORTAGE_DIVISOR, LAST_RESORT_COOLDOWN]);
+        assert_eq!(quarantined, [cooldown, cooldown / SHORTAGE_DIVISOR, TIMINGS.last_resort_cooldown]);
         let (cooldown, failing) =
             cools_down(RpcError::Call { chain, endpoint, method: "m", reason: String::new() }.into());
         assert_eq!(failing, [cooldown, cooldown, Duration::ZERO]);

@@ -5,7 +5,6 @@
 //! waits for the first that may be asked again, for a second at most.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use landfall_chain::BlockRef;
 use tokio::time::Instant;
@@ -16,11 +15,6 @@ use crate::pool::Pool;
 use crate::pool::agree::is_below;
 use crate::pool::endpoint::{Endpoint, Shortage};
 
-/// How long a poll waits for the first cool-down to end, where no endpoint can be asked before.
-const FIRST_COOLED_DOWN_MAX: Duration = Duration::from_secs(1);
-/// After how long a poll that has no answer yet asks those again that failed, beside those that have not answered. A
-/// caller of the tip pauses only between his calls.
-const AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// How many blocks ahead another branch may be without leading, while it is open which branch will win.
 const AHEAD_MAX: u64 = 1;
 
@@ -84,7 +78,7 @@ impl<D: Dialect> Pool<D> {
         }
         let cools_down = self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain());
         let first = cools_down.filter_map(|endpoint| endpoint.cools_down_until(Shortage::Everybody)).min()?;
-        (first <= Instant::now() + FIRST_COOLED_DOWN_MAX).then_some(first)
+        (first <= Instant::now() + self.timings.first_cooled_down_max).then_some(first)
     }
 
     /// When the first endpoint without an open poll may be asked again; those of the last round were asked at
@@ -93,7 +87,7 @@ impl<D: Dialect> Pool<D> {
         let shortage = self.shortage();
         let idle = self.endpoints.iter().filter(|endpoint| !endpoint.is_polled());
         let first = idle.map(|endpoint| endpoint.cools_down_until(shortage).unwrap_or(asked_at)).min()?;
-        Some(first.max(asked_at + AGAIN_AFTER))
+        Some(first.max(asked_at + self.timings.again_after))
     }
 }
 

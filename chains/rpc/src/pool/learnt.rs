@@ -12,13 +12,11 @@ use tokio::time::Instant;
 
 use crate::limits::Limit;
 use crate::pool::calls::Weight;
+use crate::timings::Timings;
 
 /// How many blocks one range of a search covers at first, and at most: reth serves as many.
 const RANGE_FIRST: u64 = 100;
 const RANGE_MAX: u64 = 100_000;
-/// How long an endpoint is left alone that reports too much without a time, and at most.
-const COOLDOWN_DEFAULT: Duration = Duration::from_secs(1);
-const COOLDOWN_MAX: Duration = Duration::from_secs(300);
 /// How long a refusal of a method, or of batches, is believed: plans change, and nodes are repaired.
 const UNSUPPORTED: Duration = Duration::from_secs(600);
 
@@ -27,7 +25,10 @@ const UNSUPPORTED: Duration = Duration::from_secs(600);
 const ANSWER_BYTES_WANTED: usize = 16 << 20;
 
 #[derive(Debug)]
-pub(crate) struct Learnt(Mutex<Facts>);
+pub(crate) struct Learnt {
+    timings: Timings,
+    facts: Mutex<Facts>,
+}
 
 #[derive(Debug)]
 struct Facts {
@@ -68,8 +69,8 @@ struct Pause {
 
 impl Learnt {
     /// Nothing yet: a request may hold as many as `batch_max` calls.
-    pub(crate) fn new(batch_max: usize) -> Self {
-        Learnt(Mutex::new(Facts {
+    pub(crate) fn new(batch_max: usize, timings: Timings) -> Self {
+        let facts = Mutex::new(Facts {
             batch: batch_max,
             batch_most: batch_max,
             batch_aside: batch_max,
@@ -79,7 +80,8 @@ impl Learnt {
             range_most: RANGE_MAX,
             pause: None,
             unsupported: BTreeMap::new(),
-        }))
+        });
+        Learnt { timings, facts }
     }
 
     /// How many calls of such weight one request may hold.
@@ -177,7 +179,7 @@ impl Learnt {
             Limit::RateLimited { pause } => {
                 facts.no_batches.take_if(|it| it.is_doubtful);
                 facts.no_batches_aside.take_if(|it| it.is_doubtful);
-                let until = now + pause.unwrap_or(COOLDOWN_DEFAULT).min(COOLDOWN_MAX);
+                let until = now + pause.unwrap_or(self.timings.pause).min(self.timings.pause_max);
                 if facts.pause.is_none_or(|before| before.until < until) {
                     facts.pause = Some(Pause { from: now, until, is_named: pause.is_some() });
                 }
@@ -241,7 +243,7 @@ impl Learnt {
 
     fn facts(&self) -> MutexGuard<'_, Facts> {
         // Each field is a fact of its own: none is left half written.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -255,7 +257,7 @@ mod tests {
 
     #[test]
     fn that_an_endpoint_serves_no_batches_is_forgotten_after_ten_minutes_or_when_it_serves_one() {
-        let (learnt, now) = (Learnt::new(1_000), Instant::now());
+        let (learnt, now) = (Learnt::new(1_000, Timings::PRODUCTION), Instant::now());
         let widths = |secs| [Weight::Counts, Weight::Aside].map(|it| learnt.batch(it, now + Duration::from_secs(secs)));
         learnt.batch_refused("no traces in batches", None, Weight::Aside, now);
         assert_eq!(widths(0), [1_000, 1]);
@@ -274,7 +276,8 @@ mod tests {
 
     #[test]
     fn who_refused_a_batch_with_the_code_of_a_limit_and_then_a_single_call_was_asked_too_much() {
-        let (learnt, now, rate) = (Learnt::new(1_000), Instant::now(), Limit::RateLimited { pause: None });
+        let (learnt, now, rate) =
+            (Learnt::new(1_000, Timings::PRODUCTION), Instant::now(), Limit::RateLimited { pause: None });
         learnt.batch_refused("limit exceeded", Some(rate), Weight::Counts, now);
         assert_eq!(learnt.batch(Weight::Counts, now), 1);
         learnt.refused(rate, "m", 1, Weight::Counts, now);
@@ -286,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_range_narrows_on_refusals_and_widens_up_to_what_is_served() {
-        let learnt = Learnt::new(1_000);
+        let learnt = Learnt::new(1_000, Timings::PRODUCTION);
         assert_eq!(learnt.range_width(), 100);
         learnt.range_served(100, 1_000);
         assert_eq!(learnt.range_width(), 113);
@@ -308,7 +311,7 @@ mod tests {
 
     #[test]
     fn heavy_answers_make_batches_smaller_and_light_ones_larger_again() {
-        let learnt = Learnt::new(40);
+        let learnt = Learnt::new(40, Timings::PRODUCTION);
         learnt.sent(40, ANSWER_BYTES_WANTED + 1);
         assert_eq!(learnt.batch(Weight::Counts, Instant::now()), 20);
         learnt.sent(10, 1_000);
@@ -331,7 +334,7 @@ mod tests {
 
     #[test]
     fn batches_shrink_and_rests_end() {
-        let (learnt, now) = (Learnt::new(1_000), Instant::now());
+        let (learnt, now) = (Learnt::new(1_000, Timings::PRODUCTION), Instant::now());
         learnt.refused(Limit::BatchTooLarge { most: None }, "m", 40, Weight::Counts, now);
         assert_eq!(learnt.batch(Weight::Counts, Instant::now()), 20);
         learnt.refused(Limit::BatchTooLarge { most: Some(3) }, "m", 20, Weight::Counts, now);
@@ -351,7 +354,7 @@ mod tests {
 
     #[test]
     fn what_is_too_much_or_too_often_aside_is_not_for_the_rest() {
-        let (learnt, now) = (Learnt::new(1_000), Instant::now());
+        let (learnt, now) = (Learnt::new(1_000, Timings::PRODUCTION), Instant::now());
         let widths = || [Weight::Counts, Weight::Aside].map(|weight| learnt.batch(weight, now));
         learnt.refused(Limit::BatchTooLarge { most: None }, "debug_x", 8, Weight::Aside, now);
         learnt.refused(Limit::RateLimited { pause: None }, "debug_x", 8, Weight::Aside, now);

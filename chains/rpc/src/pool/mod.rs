@@ -32,13 +32,14 @@ use tokio::time::Instant;
 
 use crate::dialect::{Dialect, Question};
 use crate::error::RpcError;
-use crate::http::{CALL_TIMEOUT, Rpc, http_client};
+use crate::http::{Rpc, http_client};
 use crate::pool::agree::{Agreement, Vote};
 use crate::pool::branches::Branches;
 use crate::pool::endpoint::{Availability, Endpoint, Said};
 use crate::pool::places::{EndpointUrl, Place};
-use crate::pool::poll::{GRACE, Polling};
+use crate::pool::poll::Polling;
 use crate::pool::wake::WakeUp;
+use crate::timings::Timings;
 
 /// How many endpoints must agree on what is final, where as many are configured and nothing else is set.
 const AGREE_DEFAULT: usize = 2;
@@ -48,6 +49,7 @@ const AGREE_DEFAULT: usize = 2;
 pub struct Pool<D: Dialect> {
     chain: Chain,
     dialect: Arc<D>,
+    timings: Timings,
     endpoints: Vec<Arc<Endpoint<D>>>,
     statuses: Endpoints,
     agreement: Mutex<Agreement>,
@@ -73,12 +75,13 @@ impl<D: Dialect> Pool<D> {
     ///
     /// # Errors
     /// A URL that cannot be used, a header that cannot be sent, and nothing to read from.
-    pub fn over(dialect: D, chain: Chain, urls: Vec<EndpointUrl>) -> Result<Self, RpcError> {
+    pub fn over(dialect: D, chain: Chain, urls: Vec<EndpointUrl>, timings: Timings) -> Result<Self, RpcError> {
         let places = Place::all(chain, urls)?;
         let statuses = Endpoints::new(places.iter().map(|place| place.id.clone()));
         let is_encrypted = places.iter().any(|place| place.url.scheme() == "https");
         // A builder's error cannot hold a URL: it has seen none.
-        let http = http_client(is_encrypted).map_err(|error| RpcError::Client { chain, reason: error.to_string() })?;
+        let http = http_client(is_encrypted, &timings);
+        let http = http.map_err(|error| RpcError::Client { chain, reason: error.to_string() })?;
         let (mut endpoints, mut wake_ups, wake_up) = (Vec::new(), Vec::new(), Arc::new(Notify::new()));
         for (index, Place { id, url, headers, wakes }) in places.into_iter().enumerate() {
             let (statuses, notify) = (statuses.clone(), Arc::clone(&wake_up));
@@ -86,8 +89,8 @@ impl<D: Dialect> Pool<D> {
                 let subscription = D::SUBSCRIPTION;
                 wake_ups.push(WakeUp { index, url, headers, subscription, statuses, notify });
             } else {
-                let rpc = Rpc::new(http.clone(), &url, headers, D::CODES);
-                endpoints.push(Endpoint::new(chain, index, id, rpc, statuses));
+                let rpc = Rpc::new(http.clone(), &url, headers, D::CODES, &timings);
+                endpoints.push(Endpoint::new(chain, index, id, rpc, statuses, timings));
             }
         }
         if endpoints.is_empty() {
@@ -96,6 +99,7 @@ impl<D: Dialect> Pool<D> {
         statuses.set_agree(AGREE_DEFAULT.min(endpoints.len()));
         Ok(Pool {
             chain,
+            timings,
             endpoints,
             statuses,
             agreement: Mutex::new(Agreement::new(dialect.rules())),
@@ -107,6 +111,10 @@ impl<D: Dialect> Pool<D> {
             wake_ups,
             wake_up,
         })
+    }
+
+    pub fn timings(&self) -> &Timings {
+        &self.timings
     }
 
     /// How its endpoints are polled.
@@ -235,7 +243,7 @@ impl<D: Dialect> Pool<D> {
         }
         let (mut give_up, mut asked_at): (Option<Instant>, _) = (None, Instant::now());
         // By then the polls that began first have ended, and the caller may learn that no endpoint answers.
-        let again_until = asked_at + CALL_TIMEOUT;
+        let again_until = asked_at + self.timings.call_timeout;
         loop {
             // First register for news, then check: nothing that comes between is missed.
             let news = self.news.notified();
@@ -248,7 +256,7 @@ impl<D: Dialect> Pool<D> {
                 return;
             }
             if wait == Wait::Grace && has_answer && give_up.is_none() {
-                give_up = Some(Instant::now() + GRACE);
+                give_up = Some(Instant::now() + self.timings.grace);
             }
             let again = if has_answer || wait == Wait::All { None } else { self.next_poll(asked_at) };
             let Some(at) = give_up.or(again.filter(|at| *at < again_until)) else {

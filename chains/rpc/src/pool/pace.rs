@@ -9,25 +9,19 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The gap after a first refusal, and the largest one: with that, an endpoint that refuses everything is asked as
-/// often as its pauses allow.
-const GAP_FIRST: Duration = Duration::from_millis(50);
-const GAP_MAX: Duration = Duration::from_secs(1);
-/// A refusal so soon after another has the same cause: a node that counts by windows refuses everything until its
-/// window ends.
-const EPISODE: Duration = Duration::from_secs(3);
-/// A gap below this is none.
-const GAP_LEAST: Duration = Duration::from_millis(2);
-/// An answer narrows the gap by one part of so many, once in so long. A node that counts requests by the second
-/// refuses before the gap is far below what it serves.
+use crate::timings::Timings;
+
+/// An answer narrows the gap by one part of so many. A node that counts requests by the second refuses before the gap
+/// is far below what it serves.
 const NARROWING: u32 = 8;
-const NARROWING_EVERY: Duration = Duration::from_secs(1);
-/// For so long after a refusal the gap stays a quarter wider than the one that was refused.
-const CALM: Duration = Duration::from_secs(60);
+/// By which part the gap stays wider for a while than the one that was refused.
 const CALM_MARGIN: u32 = 4;
 
-#[derive(Debug, Default)]
-pub(crate) struct Pace(Mutex<Facts>);
+#[derive(Debug)]
+pub(crate) struct Pace {
+    timings: Timings,
+    facts: Mutex<Facts>,
+}
 
 #[derive(Debug, Default)]
 struct Facts {
@@ -47,6 +41,10 @@ struct Refusal {
 }
 
 impl Pace {
+    pub(crate) fn new(timings: Timings) -> Self {
+        Pace { timings, facts: Mutex::default() }
+    }
+
     /// Waits until a request may begin, which it does then.
     pub(crate) async fn turn(&self) {
         while let Some(until) = self.take(Instant::now()) {
@@ -63,23 +61,24 @@ impl Pace {
     pub(crate) fn refused(&self, begun: Instant, now: Instant) {
         let mut facts = self.facts();
         // What was asked before the gap was widened, or just after, says nothing of it.
-        if facts.refusal.is_some_and(|refusal| begun < refusal.at + EPISODE) {
+        if facts.refusal.is_some_and(|refusal| begun < refusal.at + self.timings.episode) {
             return;
         }
         (facts.refusal, facts.changed) = (Some(Refusal { at: now, gap: facts.gap }), Some(now));
-        facts.gap = (facts.gap * 2).clamp(GAP_FIRST, GAP_MAX);
+        facts.gap = (facts.gap * 2).clamp(self.timings.gap.first, self.timings.gap.most);
     }
 
     /// It answered, and refused nothing.
     pub(crate) fn answered(&self, now: Instant) {
+        let Timings { narrowing_every, gap_calm, gap_least, .. } = self.timings;
         let mut facts = self.facts();
-        if facts.changed.is_none_or(|changed| now.saturating_duration_since(changed) < NARROWING_EVERY) {
+        if facts.changed.is_none_or(|changed| now.saturating_duration_since(changed) < narrowing_every) {
             return;
         }
-        let young = facts.refusal.filter(|refusal| now.saturating_duration_since(refusal.at) < CALM);
+        let young = facts.refusal.filter(|refusal| now.saturating_duration_since(refusal.at) < gap_calm);
         let least = young.map_or(Duration::ZERO, |refusal| refusal.gap + refusal.gap / CALM_MARGIN);
         let narrower = (facts.gap - facts.gap / NARROWING).max(least).min(facts.gap);
-        (facts.gap, facts.changed) = if narrower < GAP_LEAST { (Duration::ZERO, None) } else { (narrower, Some(now)) };
+        (facts.gap, facts.changed) = if narrower < gap_least { (Duration::ZERO, None) } else { (narrower, Some(now)) };
     }
 
     /// Begins a request, or says until when it must wait.
@@ -94,7 +93,7 @@ impl Pace {
 
     fn facts(&self) -> MutexGuard<'_, Facts> {
         // Each write leaves it whole: a panic elsewhere does not matter.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -108,6 +107,9 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PRODUCTION: Timings = Timings::PRODUCTION;
+    const GAP_FIRST: Duration = PRODUCTION.gap.first;
 
     /// A node that serves so many requests in each second, and as many at once; time is the test's.
     fn bucket(a_second: u32, begun: Instant) -> impl FnMut(Instant) -> bool {
@@ -140,7 +142,7 @@ mod tests {
     /// How many requests were served and refused in each of ten minutes, asked one after the other by a caller that
     /// pauses a second when refused.
     fn minutes(begun: Instant, mut serves: impl FnMut(Instant) -> bool) -> Vec<(u32, u32)> {
-        let pace = Pace::default();
+        let pace = Pace::new(PRODUCTION);
         let (mut now, mut reported) = (begun, Vec::new());
         for minute in 1..=10 {
             let (mut served, mut refused) = (0, 0);
@@ -181,7 +183,7 @@ mod tests {
 
     #[test]
     fn who_never_refuses_is_never_waited_for() {
-        let (pace, now) = (Pace::default(), Instant::now());
+        let (pace, now) = (Pace::new(PRODUCTION), Instant::now());
         for _ in 0..1_000 {
             assert_eq!((pace.take(now), pace.wait(now)), (None, Duration::ZERO));
             pace.answered(now);
@@ -190,26 +192,26 @@ mod tests {
 
     #[test]
     fn a_gap_doubles_once_for_all_that_was_under_way_and_up_to_a_second() {
-        let (pace, begun) = (Pace::default(), Instant::now());
+        let (pace, begun) = (Pace::new(PRODUCTION), Instant::now());
         for millis in [10, 20, 1_000, 2_900] {
             pace.refused(begun, begun + Duration::from_millis(10));
             pace.refused(begun + Duration::from_millis(millis), begun + Duration::from_millis(millis + 1));
         }
         assert_eq!(pace.facts().gap, GAP_FIRST);
         for refusals in 1..=10_u32 {
-            let at = begun + refusals * 2 * EPISODE;
+            let at = begun + refusals * 2 * PRODUCTION.episode;
             pace.refused(at, at);
-            assert_eq!(pace.facts().gap, (GAP_FIRST * 2_u32.pow(refusals.min(5))).min(GAP_MAX));
+            assert_eq!(pace.facts().gap, (GAP_FIRST * 2_u32.pow(refusals.min(5))).min(PRODUCTION.gap.most));
         }
     }
 
     #[test]
     fn what_was_refused_is_tried_again_after_a_minute_and_forgotten_in_the_end() {
-        let (pace, begun) = (Pace::default(), Instant::now());
+        let (pace, begun) = (Pace::new(PRODUCTION), Instant::now());
         let answers = |secs: std::ops::Range<u32>| {
-            secs.for_each(|sec| (0..10).for_each(|_| pace.answered(begun + sec * NARROWING_EVERY)));
+            secs.for_each(|sec| (0..10).for_each(|_| pace.answered(begun + sec * PRODUCTION.narrowing_every)));
         };
-        pace.refused(begun - 2 * EPISODE, begun - 2 * EPISODE);
+        pace.refused(begun - 2 * PRODUCTION.episode, begun - 2 * PRODUCTION.episode);
         pace.refused(begun, begun);
         answers(0..1);
         assert_eq!(pace.facts().gap, 2 * GAP_FIRST, "a second has not passed");
@@ -225,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_turn_is_taken_by_who_begins_and_by_nobody_who_waits() {
-        let (pace, now) = (Pace::default(), Instant::now());
+        let (pace, now) = (Pace::new(PRODUCTION), Instant::now());
         pace.refused(now, now);
         assert_eq!(pace.take(now), None);
         assert_eq!(pace.take(now), Some(now + GAP_FIRST));

@@ -4,7 +4,6 @@
 //! that several agreed on last. However a poll ends, those who wait for news are notified.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use landfall_chain::BlockRef;
 use tokio::sync::Notify;
@@ -12,9 +11,6 @@ use tokio::time::Instant;
 
 use crate::dialect::{Dialect, Fault, Question};
 use crate::pool::endpoint::Endpoint;
-
-/// How long the first good answer waits for the answers of endpoints that are usually as fast.
-pub(crate) const GRACE: Duration = Duration::from_millis(300);
 
 /// Ends a poll, however it ends.
 pub(crate) struct Polling<D: Dialect> {
@@ -44,7 +40,7 @@ impl<D: Dialect> Polling<D> {
                 } else {
                     endpoint.polled(&*self.dialect, word, begun, question.which_chain);
                 }
-                endpoint.set_prompt(begun.elapsed() <= GRACE);
+                endpoint.set_prompt(begun.elapsed() <= endpoint.timings.grace);
             }
             Err(error) => match D::fault(&error) {
                 Fault::Unsound | Fault::WrongChain => endpoint.failed(&error),

@@ -11,7 +11,7 @@ mod slots;
 use std::sync::atomic::Ordering::Relaxed;
 
 use landfall_chain::{BlockHash, BlockRef, Chain, EndpointState, Tip};
-use landfall_rpc::{Call, EndpointUrl, Need, Pool, RpcError};
+use landfall_rpc::{Call, EndpointUrl, Need, Pool, RpcError, Timings};
 use serde_json::json;
 
 use crate::slots::{GENESIS, Node, SlotError, Slots};
@@ -21,7 +21,7 @@ fn pool(nodes: &[&Node]) -> Pool<Slots> {
         let url = format!("http://user:kanary@{}/kanary-path?key=kanary-key", node.address).parse().unwrap();
         EndpointUrl { url, headers: vec![("x-key".to_owned(), "kanary-header".to_owned())] }
     };
-    Pool::over(Slots, Chain::SolanaMainnet, nodes.iter().map(url).collect()).unwrap()
+    Pool::over(Slots, Chain::SolanaMainnet, nodes.iter().map(url).collect(), Timings::PRODUCTION).unwrap()
 }
 
 /// The tip when all endpoints have been heard: by itself it waits only a moment for who is late, and goes without his voice

@@ -2,12 +2,18 @@
 
 use landfall_chain::{Block, BlockRef, BlockSource, Chain, Legs, Read, ReadProof, SourceError, Tip};
 use landfall_cluster::{Ledger, Node, hash};
-use landfall_solana::{Sample, SolanaSource, network};
+use landfall_solana::{EndpointUrl, Options, Sample, SolanaSource, Timings, network};
 
 /// A source over these nodes, which compares no blocks but those that are read in full.
 pub(crate) fn source(nodes: &[&Node]) -> SolanaSource {
-    let urls: Vec<_> = nodes.iter().map(|node| node.url().parse().unwrap()).collect();
-    let source = SolanaSource::new(&network(Chain::SolanaMainnet).unwrap(), &urls).unwrap();
+    source_with(nodes, Timings::PRODUCTION)
+}
+
+/// The same, with other waits.
+pub(crate) fn source_with(nodes: &[&Node], timings: Timings) -> SolanaSource {
+    let urls = nodes.iter().map(|node| EndpointUrl::from(node.url().parse::<url::Url>().unwrap())).collect();
+    let options = Options { timings, ..Options::default() };
+    let source = SolanaSource::at(&network(Chain::SolanaMainnet).unwrap(), urls, &options).unwrap();
     source.with_sample(Sample { one_in: 0, key: 0 })
 }
 

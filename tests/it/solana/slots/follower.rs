@@ -22,7 +22,7 @@ use landfall::time::{Clock, Pulse, Timestamp};
 use landfall::watcher::{Backfill, Job, Rescan, Scope, Settings, Start, TickError, Ticked, Watcher};
 use landfall_chain::{Address, AssetId, Chain, EndpointState, Endpoints, Network, ReadProof, TxId, U256};
 use landfall_cluster::{Finality, Ledger, Node};
-use landfall_solana::{Sample, SolanaSource, network};
+use landfall_solana::{EndpointUrl, Options, Sample, SolanaSource, Timings, network};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::postgres::{Engine, TestStore};
@@ -48,6 +48,7 @@ pub(super) struct Follower {
     pub(super) early: Vec<String>,
     store: TestStore,
     sample: Sample,
+    timings: Timings,
     watcher: Watcher<Arc<SolanaSource>>,
     endpoints: Endpoints,
     watched: BTreeSet<Address>,
@@ -104,13 +105,15 @@ impl Follower {
         for _ in 0..nodes {
             started.push(Node::start(&ledger).await);
         }
-        let (watcher, endpoints) = watcher(&started, &store, sample);
+        let timings = Timings::SHORT;
+        let (watcher, endpoints) = watcher(&started, &store, sample, timings);
         Follower {
             ledger,
             nodes: started,
             early: Vec::new(),
             store,
             sample,
+            timings,
             watcher,
             endpoints,
             watched: watched.iter().copied().collect(),
@@ -142,7 +145,7 @@ impl Follower {
     /// A tick of each of two processes on one store, at the same time; they may hinder each other, but not for good.
     pub(super) async fn tick_beside_another(&mut self) {
         self.now = self.now.plus(TICK);
-        let (mut rival, _) = watcher(&self.nodes, &self.store, self.sample);
+        let (mut rival, _) = self.another();
         let (ours, theirs) = tokio::join!(self.watcher.tick(self.now), rival.tick(self.now));
         for outcome in [ours, theirs] {
             outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
@@ -158,7 +161,7 @@ impl Follower {
         more: impl FnOnce() -> T,
     ) -> Result<Ticked, TickError> {
         self.now = self.now.plus(TICK);
-        let (mut rival, _) = watcher(&self.nodes, &self.store, self.sample);
+        let (mut rival, _) = self.another();
         let asked = |nodes: &[Node]| nodes.iter().map(|node| node.calls(method, None)).sum::<u64>();
         let before = asked(&self.nodes);
         let ticked = {
@@ -184,7 +187,7 @@ impl Follower {
     pub(super) async fn backfill(&self, address: Address) -> Result<(), TickError> {
         let scope = Scope::Addresses([address].into());
         let job = Job { from: 0, to: None, proof: ReadProof::Candidate, scope, dry_run: false };
-        let (other, _) = watcher(&self.nodes, &self.store, self.sample);
+        let (other, _) = self.another();
         let mut backfill = Backfill::begin(other, job).await.unwrap();
         while !backfill.is_done() && backfill.waits_for().is_none() {
             backfill.step(self.now).await?;
@@ -194,7 +197,7 @@ impl Follower {
 
     /// Compares these slots with what is on record, and mends it, as another process.
     pub(super) async fn repair(&self, slots: RangeInclusive<u64>) -> Result<(), TickError> {
-        let (other, _) = watcher(&self.nodes, &self.store, self.sample);
+        let (other, _) = self.another();
         let mut rescan = Rescan::begin(other, *slots.start(), *slots.end(), true).await.unwrap();
         while !rescan.is_done() {
             rescan.step(self.now).await?;
@@ -205,7 +208,7 @@ impl Follower {
     /// Follows as the product does, for so long.
     pub(super) async fn run_for(&mut self, time: Duration) {
         let (stop, clock) = (CancellationToken::new(), Clock::system());
-        let (watcher, pulse) = (watcher(&self.nodes, &self.store, self.sample).0, Pulse::new("solana", clock.now()));
+        let (watcher, pulse) = (self.another().0, Pulse::new("solana", clock.now()));
         let running = watcher.run(clock, || 7, pulse, stop.clone());
         let stopping = async {
             tokio::time::sleep(time).await;
@@ -222,9 +225,20 @@ impl Follower {
         rows.into_iter().map(|(created, _)| u64::try_from(created / 1_000_000).unwrap()).collect()
     }
 
+    /// As another process on the same store.
+    fn another(&self) -> (Watcher<Arc<SolanaSource>>, Endpoints) {
+        watcher(&self.nodes, &self.store, self.sample, self.timings)
+    }
+
+    /// From now on it is a new process whose waits are production's: for tests that say how long something lasts.
+    pub(super) fn wait_as_in_production(&mut self) {
+        self.timings = Timings::PRODUCTION;
+        self.restart();
+    }
+
     /// A new process: all it knows is what is on record.
     pub(super) fn restart(&mut self) {
-        (self.watcher, self.endpoints) = watcher(&self.nodes, &self.store, self.sample);
+        (self.watcher, self.endpoints) = self.another();
     }
 
     pub(super) fn pass(&mut self, time: Duration) {
@@ -458,9 +472,15 @@ pub(super) fn usdc() -> Address {
     token.expect("mainnet lists USDC")
 }
 
-fn watcher(nodes: &[Node], store: &TestStore, sample: Sample) -> (Watcher<Arc<SolanaSource>>, Endpoints) {
-    let urls: Vec<_> = nodes.iter().map(|node| node.url().parse().unwrap()).collect();
-    let source = Arc::new(SolanaSource::new(&mainnet(), &urls).unwrap().with_sample(sample));
+fn watcher(
+    nodes: &[Node],
+    store: &TestStore,
+    sample: Sample,
+    timings: Timings,
+) -> (Watcher<Arc<SolanaSource>>, Endpoints) {
+    let urls = nodes.iter().map(|node| EndpointUrl::from(node.url().parse::<url::Url>().unwrap())).collect();
+    let options = Options { timings, ..Options::default() };
+    let source = Arc::new(SolanaSource::at(&mainnet(), urls, &options).unwrap().with_sample(sample));
     let (start, poll) = (Start::Number(FIRST_SLOT + 1), Duration::from_millis(10));
     // As the product follows Solana.
     let proof = ReadProof::Candidate;

@@ -303,6 +303,7 @@ async fn firehose_what_a_lagging_node_lacks_below_the_confirmed_tip_is_not_skipp
 #[tokio::test]
 async fn firehose_a_node_that_fails_is_asked_again_only_after_pauses() {
     let mut follower = paid(1).await;
+    follower.wait_as_in_production();
     tick_in_vain(&mut follower, 1).await;
     follower.ledger.grow(vec![Tx::sol(9, PAYER, WATCHED[1], 5)]);
     // Where its heads fail no block is asked for; then blocks fail alone.

@@ -184,6 +184,7 @@ async fn a_second_endpoint_that_is_far_behind_delays_no_pending() {
         ledger.put(slot, Tx::sol(slot, PAYER, WATCHED[0], slot));
     }
     let mut follower = Follower::comparing(ledger, 2, &WATCHED, Sample { one_in: 0, key: 0 }).await;
+    follower.wait_as_in_production();
     follower.nodes[1].lag(BEHIND);
     let begun = Instant::now();
     while follower.cursor().await != Some(FIRST_SLOT + BEHIND) {
