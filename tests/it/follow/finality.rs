@@ -57,8 +57,7 @@ async fn tiered() -> World {
 
 /// Makes everything final, so that the books can be checked against the final chain.
 async fn finish(mut world: World) {
-    world.chain.mine_empty(2 * FINALITY_DEPTH);
-    world.catch_up().await;
+    world.follow_empty(2 * FINALITY_DEPTH).await;
     world.close().await;
 }
 
@@ -110,8 +109,7 @@ pub(crate) fn state_is(state: &str) -> impl Fn(&Status) -> bool {
 #[tokio::test]
 async fn a_deposit_that_fits_a_tier_waits_for_less_and_the_first_tier_that_fits_counts() {
     let mut world = tiered().await;
-    world.chain.mine(vec![token(0, 100), token(1, 101), token(2, 1_001), native(3, 3), native(4, 4)]);
-    world.catch_up().await;
+    world.follow(vec![token(0, 100), token(1, 101), token(2, 1_001), native(3, 3), native(4, 4)]).await;
     let expected =
         [(0, [3].as_slice()), (2, &[3, 100]), (5, &[3, 100, 101]), (FINALITY_DEPTH, &[3, 4, 100, 101, 1_001])];
     let mut on_top = 0;
@@ -139,8 +137,7 @@ async fn a_deposit_that_fits_a_tier_waits_for_less_and_the_first_tier_that_fits_
 async fn a_tier_block_that_our_chain_does_not_have_confirms_nothing() {
     let mut world = tiered().await;
     world.chain.mine(vec![token(0, 5)]);
-    world.chain.mine_empty(1);
-    world.catch_up().await;
+    world.follow_empty(1).await;
     world.chain.mine_empty(1);
     // The tip is reported, and then no block: our chain ends one below.
     world.chain.script([Fault::Late(Duration::ZERO), Fault::Empty]);
@@ -156,8 +153,7 @@ async fn a_tier_block_of_another_branch_confirms_nothing() {
     let mut world = tiered().await;
     world.chain.set_finality_depth(None);
     world.chain.mine(vec![token(0, 5)]);
-    world.chain.mine_empty(1);
-    world.catch_up().await;
+    world.follow_empty(1).await;
     let ours = world.chain.blocks();
     // Two views of three are on another branch, where the payment has the depth; the one that is asked is on ours.
     world.chain.fork_at(1);
@@ -181,8 +177,7 @@ async fn a_tier_block_of_another_branch_confirms_nothing() {
 #[tokio::test]
 async fn evidence_of_a_block_that_another_process_took_back_meanwhile_confirms_nothing() {
     let mut world = tiered().await;
-    world.chain.mine(vec![token(0, 5)]);
-    world.catch_up().await;
+    world.follow(vec![token(0, 5)]).await;
     world.chain.mine_empty(2);
     // tip, blocks, and the evidence, which is right and is held until the rival stands on the other branch.
     world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), Fault::Held]);
@@ -199,10 +194,8 @@ async fn evidence_of_a_block_that_another_process_took_back_meanwhile_confirms_n
     };
     tokio::join!(world.tick_while_the_rival_follows(meanwhile), held);
     assert_eq!(world.status_of(5).await, Pending, "its block is gone");
-    world.chain.mine(vec![token(0, 5)]);
-    world.catch_up().await;
-    world.chain.mine_empty(2);
-    world.catch_up().await;
+    world.follow(vec![token(0, 5)]).await;
+    world.follow_empty(2).await;
     assert_eq!(world.status_of(5).await, Confirmed);
     finish(world).await;
 }
@@ -210,15 +203,12 @@ async fn evidence_of_a_block_that_another_process_took_back_meanwhile_confirms_n
 #[tokio::test]
 async fn a_missing_deposit_fails_by_the_base_rule_only() {
     let mut world = tiered().await;
-    world.chain.mine(vec![token(0, 5)]);
-    world.catch_up().await;
+    world.follow(vec![token(0, 5)]).await;
     world.chain.fork_at(1);
     world.chain.mine(vec![token(0, 6)]);
-    world.chain.mine_empty(FINALITY_DEPTH - 1);
-    world.catch_up().await;
+    world.follow_empty(FINALITY_DEPTH - 1).await;
     assert_eq!((world.status_of(5).await, world.status_of(6).await), (Pending, Confirmed));
-    world.chain.mine_empty(1);
-    world.catch_up().await;
+    world.follow_empty(1).await;
     assert_eq!(world.status_of(5).await, Failed);
     finish(world).await;
 }
@@ -227,8 +217,7 @@ async fn a_missing_deposit_fails_by_the_base_rule_only() {
 async fn a_reorg_below_what_a_tier_confirmed_is_an_incident_and_the_deposit_stays_confirmed() {
     let mut world = tiered().await;
     world.chain.mine(vec![token(0, 5)]);
-    world.chain.mine_empty(3);
-    world.catch_up().await;
+    world.follow_empty(3).await;
     assert_eq!(world.status_of(5).await, Confirmed);
     world.chain.fork_at(1);
     world.chain.mine(vec![token(0, 5)]);
@@ -252,21 +241,18 @@ async fn a_reorg_below_what_a_tier_confirmed_is_an_incident_and_the_deposit_stay
 #[tokio::test]
 async fn r7_while_finality_stalls_deposits_wait_with_an_alarm_until_a_person_or_finality_decides() {
     let mut world = world().await;
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     let (since, final_then) = (world.now(), world.chain.finalized().unwrap().number);
     world.chain.set_finality_depth(None);
     world.chain.mine(vec![token(0, 5)]);
     world.chain.mine(vec![token(1, 6)]);
     for minute in 1..=30 {
         world.pass(MINUTE);
-        world.chain.mine_empty(1);
-        world.catch_up().await;
+        world.follow_empty(1).await;
         assert!(world.alarms().is_empty(), "minute {minute}");
     }
     world.pass(MINUTE);
-    world.chain.mine_empty(1);
-    world.catch_up().await;
+    world.follow_empty(1).await;
     assert_eq!(world.alarms(), [format!("finality stalled: block {final_then} is final since {since}")]);
     assert_eq!((world.status_of(5).await, world.status_of(6).await), (Pending, Pending));
 
@@ -294,14 +280,12 @@ async fn a_block_that_was_declared_final_and_is_taken_back_confirms_nothing_any_
     let mut world = world().await;
     world.chain.set_finality_depth(None);
     world.chain.mine(vec![token(0, 5)]);
-    world.chain.mine_empty(1);
-    world.catch_up().await;
+    world.follow_empty(1).await;
     let latest = world.chain.latest().number;
     // Our chain changes between the decision and the next tick, which would act on it.
     world.operator().confirm_through(world.db(), CHAIN, latest, HOUR).await.unwrap();
     world.chain.fork_at(latest - 1);
-    world.chain.mine_empty(2);
-    world.catch_up().await;
+    world.follow_empty(2).await;
     assert_eq!(world.status_of(5).await, Pending);
 
     world.operator().confirm_through(world.db(), CHAIN, latest, HOUR).await.unwrap();
@@ -324,8 +308,7 @@ async fn while_too_few_endpoints_agree_deposits_wait_and_a_person_may_ask_for_fe
     world.chain.mine(vec![token(0, 5)]);
     // One of the two stands still, so that nothing is agreed beyond what it has.
     world.pool.lie(Some(Lie::StaleHead(FINALITY_DEPTH + 1)), 0);
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     assert_eq!(world.status_of(5).await, Pending);
     world.pass(10 * MINUTE);
     world.catch_up().await;
@@ -341,8 +324,7 @@ async fn while_too_few_endpoints_agree_deposits_wait_and_a_person_may_ask_for_fe
     assert_eq!(world.status_of(5).await, Confirmed);
     world.pass(HOUR);
     world.chain.mine(vec![token(1, 6)]);
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     assert_eq!(world.status_of(6).await, Pending, "the override ended by time");
     world.pool.lie(None, 0);
     finish(world).await;
@@ -353,8 +335,7 @@ async fn a_lying_final_block_is_refused_by_agreement() {
     let mut world = world().await;
     world.pool.spread(3, 2, 1);
     world.pool.lie(Some(Lie::FalseFinal), 5);
-    world.chain.mine(vec![token(0, 5)]);
-    world.catch_up().await;
+    world.follow(vec![token(0, 5)]).await;
     assert_eq!(world.status_of(5).await, Pending);
     assert!(world.pool.reported()["false final"] > 0);
     world.pool.lie(None, 0);
@@ -369,8 +350,7 @@ async fn an_endpoint_on_a_stale_fork_below_what_is_final_halts_nothing() {
     world.chain.mine_empty(2);
     world.chain.fork_at(1);
     world.chain.mine(vec![token(0, 5)]);
-    world.chain.mine_empty(2 * FINALITY_DEPTH);
-    world.catch_up().await;
+    world.follow_empty(2 * FINALITY_DEPTH).await;
     assert_eq!(world.status_of(5).await, Confirmed);
     world.pool.lie(Some(Lie::OtherFork), 10);
     for _ in 0..3 {
@@ -389,8 +369,7 @@ async fn a_newest_block_that_lags_behind_what_is_final_is_no_deeper_fork() {
     world.chain.set_finality_depth(None);
     world.chain.mine_empty(3);
     world.chain.mine(vec![token(0, 5)]);
-    world.chain.mine_empty(4);
-    world.catch_up().await;
+    world.follow_empty(4).await;
     assert_eq!(world.status_of(5).await, Confirmed);
     // We are one block on a wrong branch; the others call another block there final for a tier.
     let fork_point = world.chain.latest().number - 1;
@@ -411,8 +390,7 @@ async fn a_final_block_that_is_not_ours_leads_off_the_fork_also_when_the_newest_
     let mut world = world().await;
     world.chain.set_finality_depth(None);
     world.chain.mine(vec![token(0, 5)]);
-    world.chain.mine_empty(4);
-    world.catch_up().await;
+    world.follow_empty(4).await;
     // We are on a branch that one endpoint of three still shows as the newest; the others call another one final.
     world.chain.fork_at(1);
     world.chain.mine(vec![token(0, 5)]);
@@ -432,8 +410,7 @@ async fn a_final_block_that_is_not_ours_leads_off_the_fork_also_when_the_newest_
 async fn an_accepted_reorg_is_followed_once_down_to_where_it_was_met_and_credits_nothing_twice() {
     let mut world = world().await;
     world.chain.mine(vec![token(0, 5), token(1, 7)]);
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     let final_then = world.chain.finalized().unwrap().number;
     assert!(matches!(world.operator().accept_reorg(world.db(), CHAIN).await, Err(DecideError::NoReorg { .. })));
 
@@ -466,8 +443,7 @@ async fn an_accepted_reorg_is_followed_once_down_to_where_it_was_met_and_credits
 #[tokio::test]
 async fn after_an_accepted_reorg_nothing_is_final_by_what_was_final_before() {
     let mut world = world().await;
-    world.chain.mine_empty(2 * FINALITY_DEPTH);
-    world.catch_up().await;
+    world.follow_empty(2 * FINALITY_DEPTH).await;
     let final_then = world.chain.finalized().unwrap();
     world.chain.fork_at(1);
     world.chain.mine(vec![token(0, 5)]);
@@ -491,8 +467,7 @@ async fn after_an_accepted_reorg_nothing_is_final_by_what_was_final_before() {
 async fn a_transaction_that_pays_otherwise_after_an_accepted_reorg_waits_until_a_person_took_the_first_credit_back() {
     let mut world = world().await;
     world.chain.mine(vec![token(0, 5)]);
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     world.chain.fork_at(1);
     world.chain.mine(vec![token(0, 7)]);
     world.chain.mine_empty(2 * FINALITY_DEPTH);
@@ -500,8 +475,7 @@ async fn a_transaction_that_pays_otherwise_after_an_accepted_reorg_waits_until_a
     world.operator().accept_reorg(world.db(), CHAIN).await.unwrap();
     world.catch_up().await;
     world.chain.mine(vec![token(1, 3)]);
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     let statuses = [world.status_of(5).await, world.status_of(7).await, world.status_of(3).await];
     assert_eq!(statuses, [Confirmed, Pending, Confirmed], "one waits, and nothing waits for it");
     let (first, second) = (incident_of(&world, 5).await, incident_of(&world, 7).await);
@@ -529,8 +503,7 @@ async fn a_transaction_that_pays_otherwise_after_an_accepted_reorg_waits_until_a
 async fn a_deposit_that_an_accepted_reorg_took_back_is_listed_until_its_leg_is_final_again() {
     let mut world = world().await;
     world.chain.mine(vec![token(0, 5)]);
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     world.chain.fork_at(1);
     world.chain.mine_empty(2 * FINALITY_DEPTH);
     assert!(world.try_tick().await.is_err());
@@ -538,11 +511,9 @@ async fn a_deposit_that_an_accepted_reorg_took_back_is_listed_until_its_leg_is_f
     world.catch_up().await;
     let incident = incident_of(&world, 5).await;
     assert_eq!((incident.kind, incident.block_number), (IncidentKind::OverCredited, Some(2)));
-    world.chain.mine(vec![token(0, 5)]);
-    world.catch_up().await;
+    world.follow(vec![token(0, 5)]).await;
     assert_eq!(incident_of(&world, 5).await.id, incident.id, "it is not final yet");
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     let all = world.incidents().await;
     let resolution = &all.iter().find(|of| of.id == incident.id).unwrap().resolution;
     assert!(resolution.starts_with("its leg is in final block 22 "), "{resolution}");
@@ -555,8 +526,7 @@ async fn a_reorg_deeper_than_the_one_that_a_person_accepted_is_refused_again() {
     let mut world = world().await;
     world.chain.mine_empty(2);
     world.chain.mine(vec![token(0, 5)]);
-    world.chain.mine_empty(5 + FINALITY_DEPTH);
-    world.catch_up().await;
+    world.follow_empty(5 + FINALITY_DEPTH).await;
     world.chain.fork_at(6);
     world.chain.mine_empty(2 * FINALITY_DEPTH);
     let met = world.try_tick().await.unwrap_err();
@@ -640,8 +610,7 @@ async fn a_newest_block_that_stays_the_same_is_an_alarm_also_over_a_restart_and_
 #[tokio::test]
 async fn a_source_that_was_set_back_below_what_is_final_here_is_a_failure_that_may_pass() {
     let mut world = world().await;
-    world.chain.mine_empty(3 * FINALITY_DEPTH);
-    world.catch_up().await;
+    world.follow_empty(3 * FINALITY_DEPTH).await;
     let (all, last) = (world.chain.blocks(), world.chain.finalized().unwrap().number);
     world.restart();
     // Its blocks are ours, as far as they go.
@@ -651,8 +620,7 @@ async fn a_source_that_was_set_back_below_what_is_final_here_is_a_failure_that_m
         assert!(error.may_pass() && error.to_string().contains("which is final here"), "{error}");
     }
     world.chain.restore(all);
-    world.chain.mine(vec![token(0, 5)]);
-    world.catch_up().await;
+    world.follow(vec![token(0, 5)]).await;
     assert_eq!(world.status_of(5).await, Pending);
     finish(world).await;
 }
@@ -683,8 +651,7 @@ async fn a_chain_that_a_person_halts_does_nothing_until_resumed_also_over_restar
 async fn a_running_chain_that_halted_comes_back_without_a_restart() {
     let mut world = world().await;
     world.chain.mine(vec![token(0, 5)]);
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     // Resumed before it halts: that is no word for what comes later.
     world.operator().resume(world.db(), CHAIN).await.unwrap();
     let stop = CancellationToken::new();
@@ -819,8 +786,7 @@ async fn what_halts_a_chain_is_an_incident_of_its_kind_and_what_may_pass_is_none
 async fn an_incident_is_resolved_once_with_a_reason() {
     let mut world = World::new(3).await;
     world.chain.set_finality_depth(None);
-    world.chain.mine_empty(5);
-    world.catch_up().await;
+    world.follow_empty(5).await;
     let other = World::new(4).await;
     other.chain.mine_empty(9);
     world.chain.restore(other.chain.blocks());

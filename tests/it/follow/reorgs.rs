@@ -52,14 +52,12 @@ async fn statuses(world: &World) -> Vec<String> {
 async fn r1_a_transaction_mined_again_behind_another_keeps_its_ids_and_is_credited_once() {
     let mut world = world().await;
     let paid = SimTx::new(address(PAYER), 0, vec![token(ALICE, 5), token(BOB, 7)]);
-    world.chain.mine(vec![paid.clone()]);
-    world.catch_up().await;
+    world.follow(vec![paid.clone()]).await;
     let before = ids(&world).await;
 
     world.chain.fork_at(1);
     world.chain.mine(vec![unrelated(0), paid]);
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     assert_eq!(ids(&world).await, before);
     assert_eq!((world.status_of(5).await, world.status_of(7).await), (Confirmed, Confirmed));
     assert_eq!(events(world.db()).await.len(), 4, "no event tells of the reorg");
@@ -69,16 +67,13 @@ async fn r1_a_transaction_mined_again_behind_another_keeps_its_ids_and_is_credit
 #[tokio::test]
 async fn r2_a_transaction_executed_again_with_another_amount_is_another_deposit() {
     let mut world = world().await;
-    world.chain.mine(vec![payment(0, 1_269)]);
-    world.catch_up().await;
+    world.follow(vec![payment(0, 1_269)]).await;
     world.chain.fork_at(1);
     world.chain.mine_empty(2);
-    world.chain.mine(vec![payment(0, 1_782)]);
-    world.catch_up().await;
+    world.follow(vec![payment(0, 1_782)]).await;
     assert_eq!((world.status_of(1_269).await, world.status_of(1_782).await), (Pending, Pending));
 
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     assert_eq!((world.status_of(1_269).await, world.status_of(1_782).await), (Failed, Confirmed));
     world.close().await;
 }
@@ -86,21 +81,17 @@ async fn r2_a_transaction_executed_again_with_another_amount_is_another_deposit(
 #[tokio::test]
 async fn r3_an_orphaned_transaction_that_never_returns_fails_after_the_grace_and_not_before() {
     let mut world = world().await;
-    world.chain.mine(vec![payment(0, 5)]);
-    world.catch_up().await;
+    world.follow(vec![payment(0, 5)]).await;
     world.chain.fork_at(1);
-    world.chain.mine_empty(FINALITY_DEPTH + 1);
-    world.catch_up().await;
+    world.follow_empty(FINALITY_DEPTH + 1).await;
     assert_eq!(world.status_of(5).await, Pending, "it may still return");
 
     world.pass(FAILED_GRACE - Duration::from_secs(1));
-    world.chain.mine_empty(1);
-    world.catch_up().await;
+    world.follow_empty(1).await;
     assert_eq!(world.status_of(5).await, Pending, "a second too early");
 
     world.pass(Duration::from_secs(1));
-    world.chain.mine_empty(1);
-    world.catch_up().await;
+    world.follow_empty(1).await;
     assert_eq!(world.status_of(5).await, Failed);
     world.close().await;
 }
@@ -108,14 +99,11 @@ async fn r3_an_orphaned_transaction_that_never_returns_fails_after_the_grace_and
 #[tokio::test]
 async fn r3_an_orphaned_transaction_that_returns_is_confirmed() {
     let mut world = world().await;
-    world.chain.mine(vec![payment(0, 5)]);
-    world.catch_up().await;
+    world.follow(vec![payment(0, 5)]).await;
     world.chain.fork_at(1);
-    world.chain.mine_empty(FINALITY_DEPTH + 3);
-    world.catch_up().await;
+    world.follow_empty(FINALITY_DEPTH + 3).await;
     world.chain.mine(vec![payment(0, 5)]);
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     assert_eq!(world.status_of(5).await, Confirmed);
     assert_eq!(statuses(&world).await, ["PENDING", "CONFIRMED"]);
     world.close().await;
@@ -124,21 +112,16 @@ async fn r3_an_orphaned_transaction_that_returns_is_confirmed() {
 #[tokio::test]
 async fn a_failed_deposit_that_is_mined_after_all_is_pending_again_and_then_confirmed() {
     let mut world = world().await;
-    world.chain.mine(vec![payment(0, 5)]);
-    world.catch_up().await;
+    world.follow(vec![payment(0, 5)]).await;
     world.chain.fork_at(1);
-    world.chain.mine_empty(FINALITY_DEPTH + 1);
-    world.catch_up().await;
+    world.follow_empty(FINALITY_DEPTH + 1).await;
     world.pass(FAILED_GRACE);
-    world.chain.mine_empty(1);
-    world.catch_up().await;
+    world.follow_empty(1).await;
     assert_eq!(world.status_of(5).await, Failed);
 
-    world.chain.mine(vec![payment(0, 5)]);
-    world.catch_up().await;
+    world.follow(vec![payment(0, 5)]).await;
     assert_eq!(world.status_of(5).await, Pending);
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     assert_eq!(world.status_of(5).await, Confirmed);
     assert_eq!(statuses(&world).await, ["PENDING", "FAILED", "PENDING", "CONFIRMED"]);
     world.close().await;
@@ -148,14 +131,11 @@ async fn a_failed_deposit_that_is_mined_after_all_is_pending_again_and_then_conf
 async fn r4_a_replaced_transaction_fails_when_the_winner_is_final() {
     let mut world = world().await;
     let paid = payment(0, 5);
-    world.chain.mine(vec![paid.clone()]);
-    world.catch_up().await;
+    world.follow(vec![paid.clone()]).await;
     world.chain.fork_at(1);
-    world.chain.mine(vec![paid.replaced_by(vec![token(BOB, 9)])]);
-    world.catch_up().await;
+    world.follow(vec![paid.replaced_by(vec![token(BOB, 9)])]).await;
     assert_eq!((world.status_of(5).await, world.status_of(9).await), (Pending, Pending));
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     assert_eq!((world.status_of(5).await, world.status_of(9).await), (Failed, Confirmed));
     world.close().await;
 }
@@ -163,15 +143,12 @@ async fn r4_a_replaced_transaction_fails_when_the_winner_is_final() {
 #[tokio::test]
 async fn r5_a_transaction_that_reverts_the_second_time_fails_at_finality() {
     let mut world = world().await;
-    world.chain.mine(vec![payment(0, 5)]);
-    world.catch_up().await;
+    world.follow(vec![payment(0, 5)]).await;
     world.chain.fork_at(1);
     world.chain.mine(vec![SimTx { legs: Vec::new(), ..payment(0, 5) }]);
-    world.chain.mine_empty(FINALITY_DEPTH - 1);
-    world.catch_up().await;
+    world.follow_empty(FINALITY_DEPTH - 1).await;
     assert_eq!(world.status_of(5).await, Pending, "it may flip back");
-    world.chain.mine_empty(1);
-    world.catch_up().await;
+    world.follow_empty(1).await;
     assert_eq!(world.status_of(5).await, Failed);
     world.close().await;
 }
@@ -193,8 +170,7 @@ async fn r11_however_a_reorg_of_two_blocks_arrives_the_end_is_that_of_a_straight
         for looks in 0..8_u32 {
             let mut world = world().await;
             world.chain.mine(vec![payment(0, 5)]);
-            world.chain.mine_empty(1);
-            world.catch_up().await;
+            world.follow_empty(1).await;
             world.chain.fork_at(1);
             for (place, txs) in (0_u32..).zip(outcome()) {
                 world.chain.mine(txs);
@@ -203,11 +179,9 @@ async fn r11_however_a_reorg_of_two_blocks_arrives_the_end_is_that_of_a_straight
                     world.restart();
                 }
             }
-            world.chain.mine_empty(FINALITY_DEPTH);
-            world.catch_up().await;
+            world.finalize().await;
             world.pass(FAILED_GRACE);
-            world.chain.mine_empty(1);
-            world.catch_up().await;
+            world.follow_empty(1).await;
             let mut straight = world.again(TestStore::fresh(Engine::Sqlite).await);
             straight.watch("alice", address(ALICE)).await;
             straight.watch("bob", address(BOB)).await;
@@ -230,14 +204,12 @@ async fn a_reorg_to_a_shorter_chain_is_followed() {
     let mut world = world().await;
     world.chain.mine_empty(3);
     world.chain.mine(vec![payment(0, 5)]);
-    world.chain.mine_empty(2);
-    world.catch_up().await;
+    world.follow_empty(2).await;
     world.chain.fork_at(2);
     world.chain.mine(vec![payment(0, 5)]);
     let ticked = world.tick().await;
     assert_eq!((ticked.disconnected, ticked.connected), (5, 1));
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     assert_eq!(world.status_of(5).await, Confirmed);
     world.close().await;
 }
@@ -245,17 +217,13 @@ async fn a_reorg_to_a_shorter_chain_is_followed() {
 #[tokio::test]
 async fn a_block_that_becomes_canonical_again_is_connected_again() {
     let mut world = world().await;
-    world.chain.mine(vec![payment(0, 5)]);
-    world.catch_up().await;
+    world.follow(vec![payment(0, 5)]).await;
     let first_branch = world.chain.blocks();
     world.chain.fork_at(1);
-    world.chain.mine_empty(2);
-    world.catch_up().await;
+    world.follow_empty(2).await;
     world.chain.restore(first_branch);
-    world.chain.mine_empty(2);
-    world.catch_up().await;
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.follow_empty(2).await;
+    world.finalize().await;
     assert_eq!(world.status_of(5).await, Confirmed);
     world.close().await;
 }
@@ -280,8 +248,7 @@ async fn a_reorg_in_the_middle_of_a_tick_is_seen_by_its_parent_links() {
         });
         world.tick_or_fail_for_now().await;
         world.chain.behave();
-        world.chain.mine_empty(FINALITY_DEPTH);
-        world.catch_up().await;
+        world.finalize().await;
         assert_eq!(world.status_of(5).await, Confirmed, "reorg at call {at_call}");
         world.close().await;
     }
@@ -292,8 +259,7 @@ async fn r6_a_reorg_below_the_final_block_changes_nothing_and_needs_a_person() {
     let mut world = world().await;
     world.chain.mine(vec![payment(0, 5)]);
     world.chain.mine_empty(FINALITY_DEPTH);
-    world.chain.mine(vec![payment(1, 6)]);
-    world.catch_up().await;
+    world.follow(vec![payment(1, 6)]).await;
     assert_eq!((world.status_of(5).await, world.status_of(6).await), (Confirmed, Pending));
     let latest = world.chain.latest().number;
     let fork = world.chain.blocks();
@@ -310,8 +276,7 @@ async fn r6_a_reorg_below_the_final_block_changes_nothing_and_needs_a_person() {
     }
     assert_eq!(events(world.db()).await.len(), 3);
     world.chain.restore(fork);
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     assert_eq!(world.status_of(6).await, Confirmed, "nothing was lost either");
     world.close().await;
 }
@@ -320,8 +285,7 @@ async fn r6_a_reorg_below_the_final_block_changes_nothing_and_needs_a_person() {
 async fn a_final_block_that_is_replaced_behind_hundreds_of_skipped_numbers_needs_a_person_too() {
     let mut world = world().await;
     world.chain.mine(vec![payment(0, 5)]);
-    world.chain.mine_empty(400);
-    world.catch_up().await;
+    world.follow_empty(400).await;
     assert_eq!(world.status_of(5).await, Confirmed);
     let fork = world.chain.blocks();
     world.chain.fork_at(1);
@@ -330,8 +294,7 @@ async fn a_final_block_that_is_replaced_behind_hundreds_of_skipped_numbers_needs
     let error = world.try_tick().await.unwrap_err();
     assert!(matches!(error, TickError::PostFinalityReorg { confirmed: 1, .. }), "{error}");
     world.chain.restore(fork);
-    world.chain.mine_empty(100);
-    world.catch_up().await;
+    world.follow_empty(100).await;
     world.close().await;
 }
 
@@ -339,8 +302,7 @@ async fn a_final_block_that_is_replaced_behind_hundreds_of_skipped_numbers_needs
 async fn a_reorg_deeper_than_the_record_needs_a_person() {
     let mut world = World::new(3).await;
     world.chain.set_finality_depth(None);
-    world.chain.mine_empty(5);
-    world.catch_up().await;
+    world.follow_empty(5).await;
     let other = World::new(4).await;
     other.chain.mine_empty(9);
     world.chain.restore(other.chain.blocks());
@@ -363,8 +325,7 @@ async fn a_reorg_deeper_than_the_record_needs_a_person() {
 async fn a_lagging_answer_in_the_search_for_the_fork_point_only_delays_it() {
     let mut world = world().await;
     world.chain.mine(vec![payment(0, 5)]);
-    world.chain.mine_empty(4);
-    world.catch_up().await;
+    world.follow_empty(4).await;
     world.chain.fork_at(1);
     world.chain.mine(vec![payment(0, 5)]);
     world.chain.mine_empty(6);
@@ -372,8 +333,7 @@ async fn a_lagging_answer_in_the_search_for_the_fork_point_only_delays_it() {
     world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), Fault::Empty]);
     assert!(world.try_tick().await.unwrap_err().may_pass());
     world.chain.behave();
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     assert_eq!(world.status_of(5).await, Confirmed);
     world.close().await;
 }
@@ -382,8 +342,7 @@ async fn a_lagging_answer_in_the_search_for_the_fork_point_only_delays_it() {
 async fn a_short_answer_in_the_search_for_the_fork_point_is_no_deeper_fork() {
     let mut world = world().await;
     world.chain.mine(vec![payment(0, 5)]);
-    world.chain.mine_empty(FINALITY_DEPTH + 3);
-    world.catch_up().await;
+    world.follow_empty(FINALITY_DEPTH + 3).await;
     let fork_point = world.chain.latest().number - 1;
     world.chain.fork_at(fork_point);
     world.chain.mine_empty(4);
@@ -416,8 +375,7 @@ async fn r12_an_error_in_the_middle_of_a_range_and_a_long_stop_leave_no_block_un
             world.chain.mine(vec![payment(nonce, nonce + 1)]);
         }
         world.restart();
-        world.chain.mine_empty(FINALITY_DEPTH);
-        world.catch_up().await;
+        world.finalize().await;
         let deposits = world.deposits().await;
         assert_eq!(deposits.iter().filter(|deposit| deposit.status == Confirmed).count(), 350);
         world.close().await;
@@ -442,8 +400,7 @@ async fn what_is_forgotten_is_far_below_the_newest_final_block_and_below_the_cur
     assert_eq!((oldest, newest), (finalized - 1_024, 1_301), "1024 blocks below the final one, and no more");
     assert_eq!(u64::try_from(count).unwrap(), newest - oldest + 1, "without a gap");
     world.chain.fork_at(finalized);
-    world.chain.mine_empty(20);
-    world.catch_up().await;
+    world.follow_empty(20).await;
     world.close().await;
 }
 
@@ -468,8 +425,7 @@ async fn the_block_below_the_start_may_be_replaced_while_nothing_stands_on_it() 
     assert_eq!(world.status_of(5).await, Pending);
     assert_eq!(world.incidents().await, []);
     world.chain.set_finality_depth(Some(FINALITY_DEPTH));
-    world.chain.mine_empty(FINALITY_DEPTH);
-    world.catch_up().await;
+    world.finalize().await;
     assert_eq!(world.status_of(5).await, Confirmed);
     world.close().await;
 }
@@ -477,8 +433,7 @@ async fn the_block_below_the_start_may_be_replaced_while_nothing_stands_on_it() 
 #[tokio::test]
 async fn the_block_below_the_start_is_not_given_up_when_a_block_was_connected_on_it() {
     let mut world = started_at_the_tip().await;
-    world.chain.mine(vec![payment(0, 5)]);
-    world.catch_up().await;
+    world.follow(vec![payment(0, 5)]).await;
     world.chain.fork_at(3);
     world.chain.mine_empty(9);
     world.chain.claim_final(world.chain.latest());

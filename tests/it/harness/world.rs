@@ -23,7 +23,7 @@ use landfall::watcher::{Settings, Start, TickError, Ticked, TraceLane, Traced, W
 use landfall_chain::{
     Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, NativeSource, Network, ReadProof, Tier, U256,
 };
-use landfall_sim::{SimChain, SimPool};
+use landfall_sim::{SimChain, SimPool, SimTx};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::books;
@@ -269,6 +269,23 @@ impl World {
             }
         }
         panic!("the watcher does not come to rest");
+    }
+
+    /// A block with these transactions is mined and followed.
+    pub(crate) async fn follow(&mut self, txs: Vec<SimTx>) {
+        self.chain.mine(txs);
+        self.catch_up().await;
+    }
+
+    /// So many empty blocks are mined and followed.
+    pub(crate) async fn follow_empty(&mut self, count: u64) {
+        self.chain.mine_empty(count);
+        self.catch_up().await;
+    }
+
+    /// As many empty blocks are mined and followed as make all that is there final.
+    pub(crate) async fn finalize(&mut self) {
+        self.follow_empty(FINALITY_DEPTH).await;
     }
 
     /// A tick that is cut off after its `wakeups`-th await, as a crash would; nothing but the store survives. Whether

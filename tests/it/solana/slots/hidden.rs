@@ -57,6 +57,31 @@ async fn reach_latest(follower: &mut Follower) {
     }
 }
 
+/// Everything is connected: that waits for nobody.
+async fn connect_all(follower: &mut Follower) {
+    assert_eq!(ticks(follower, 3).await, None);
+    assert_eq!(follower.cursor().await, Some(LATEST), "connecting waits for nobody");
+}
+
+/// What is true and what is shown by the liar is final up to this slot.
+fn finalize(follower: &Follower, liar: &Ledger, slot: u64) {
+    follower.ledger.finalize(slot);
+    liar.finalize(slot);
+}
+
+/// Everything is connected, by the report of the first of so many nodes, which left out what the hidden slot pays while the
+/// others were so far behind. Now they have it.
+async fn left_out(nodes: usize, behind: u64) -> (Follower, Ledger) {
+    let mut follower = scene(nodes, EVERY).await;
+    let liar = follower.ledger.branch_at(LATEST);
+    liar.amend(HIDDEN, |block| block.txs.clear());
+    follower.nodes[0].show(&liar);
+    follower.nodes[1..].iter().for_each(|node| node.lag(behind));
+    connect_all(&mut follower).await;
+    follower.nodes.iter().for_each(|node| node.lag(0));
+    (follower, liar)
+}
+
 /// Legs that are final, and how many of them are not CONFIRMED.
 async fn missing(follower: &mut Follower) -> (usize, usize) {
     let audit = follower.audit().await;
@@ -68,8 +93,7 @@ async fn missing(follower: &mut Follower) -> (usize, usize) {
 async fn a_block_that_one_of_two_links_over_holds_up_whatever_is_above_it_until_they_agree() {
     let mut follower = scene(2, NONE).await;
     follower.nodes[0].misbehave(Fault::LinkedOver, When::Always);
-    assert_eq!(ticks(&mut follower, 3).await, None);
-    assert_eq!(follower.cursor().await, Some(LATEST), "connecting waits for nobody");
+    connect_all(&mut follower).await;
     follower.ledger.finalize(FINAL);
     let why = ticks(&mut follower, 3).await.expect("it is told");
     let [liar, honest] = [0, 1].map(|at| follower.nodes[at].id().to_owned());
@@ -105,8 +129,7 @@ async fn an_endpoint_that_reports_an_end_far_above_and_lists_nothing_up_there_le
 async fn a_lone_node_that_linked_over_a_block_which_it_calls_final_and_shows_is_read_again() {
     let mut follower = scene(1, NONE).await;
     follower.nodes[0].misbehave(Fault::LinkedOver, When::Always);
-    assert_eq!(ticks(&mut follower, 3).await, None);
-    assert_eq!(follower.cursor().await, Some(LATEST));
+    connect_all(&mut follower).await;
     follower.nodes[0].behave();
     follower.ledger.finalize(HIDDEN);
     for _ in 0..20 {
@@ -119,8 +142,7 @@ async fn a_lone_node_that_linked_over_a_block_which_it_calls_final_and_shows_is_
 async fn a_block_that_one_of_three_links_over_is_read_elsewhere_while_it_lies() {
     let mut follower = scene(3, NONE).await;
     follower.nodes[0].misbehave(Fault::LinkedOver, When::Always);
-    assert_eq!(ticks(&mut follower, 3).await, None);
-    assert_eq!(follower.cursor().await, Some(LATEST));
+    connect_all(&mut follower).await;
     follower.ledger.finalize(FINAL);
     for _ in 0..20 {
         ticks(&mut follower, 1).await;
@@ -132,10 +154,8 @@ async fn a_block_that_one_of_three_links_over_is_read_elsewhere_while_it_lies() 
 async fn a_block_that_is_agreed_to_be_final_in_a_slot_that_we_jumped_over_takes_the_chain_back() {
     let mut follower = scene(2, NONE).await;
     let liar = hiding_one(&follower);
-    assert_eq!(ticks(&mut follower, 3).await, None);
-    assert_eq!(follower.cursor().await, Some(LATEST));
-    follower.ledger.finalize(HIDDEN);
-    liar.finalize(HIDDEN);
+    connect_all(&mut follower).await;
+    finalize(&follower, &liar, HIDDEN);
     ticks(&mut follower, 8).await;
     reach_latest(&mut follower).await;
     assert_eq!(follower.audit().await.undecided, 2, "what was hidden is PENDING: one alone tells it");
@@ -187,8 +207,7 @@ async fn what_was_connected_during_a_long_outage_is_looked_at_to_its_beginning()
     assert_eq!(ticks(&mut follower, 20).await, None);
     assert_eq!(follower.cursor().await, Some(latest), "connecting waits for nobody");
     follower.nodes[1].lag(0);
-    follower.ledger.finalize(latest - 3);
-    liar.finalize(latest - 3);
+    finalize(&follower, &liar, latest - 3);
     let why = ticks(&mut follower, 4).await.expect("it is told");
     assert!(why.contains(&format!("slot {HIDDEN} holds a final block by the lists of")), "{why}");
     assert_eq!(missing(&mut follower).await, (2, 2), "nothing is CONFIRMED above what may be missing");
@@ -198,11 +217,9 @@ async fn what_was_connected_during_a_long_outage_is_looked_at_to_its_beginning()
 async fn a_list_with_a_hole_bears_out_no_empty_slot_in_it() {
     let mut follower = scene(2, NONE).await;
     let liar = hiding_one(&follower);
-    assert_eq!(ticks(&mut follower, 3).await, None);
-    assert_eq!(follower.cursor().await, Some(LATEST));
+    connect_all(&mut follower).await;
     follower.nodes[1].lose(HIDDEN - 2..HIDDEN + 2);
-    follower.ledger.finalize(FINAL);
-    liar.finalize(FINAL);
+    finalize(&follower, &liar, FINAL);
     assert_eq!(ticks(&mut follower, 4).await, None, "who says nothing is no liar");
     assert_eq!(missing(&mut follower).await, (2, 2), "one endpoint's word is not enough");
     follower.nodes[1].find_all();
@@ -253,21 +270,9 @@ async fn a_restart_in_a_long_catch_up_takes_nothing_back() {
 
 #[tokio::test]
 async fn a_block_that_was_to_be_compared_is_compared_once_a_second_endpoint_has_it() {
-    let lying = |follower: &Follower| {
-        let liar = follower.ledger.branch_at(LATEST);
-        liar.amend(HIDDEN, |block| block.txs.clear());
-        follower.nodes[0].show(&liar);
-        follower.nodes[1..].iter().for_each(|node| node.lag(LATEST - HIDDEN + 1));
-        liar
-    };
     for nodes in [2, 3] {
-        let mut follower = scene(nodes, EVERY).await;
-        let liar = lying(&follower);
-        assert_eq!(ticks(&mut follower, 3).await, None);
-        assert_eq!(follower.cursor().await, Some(LATEST), "connecting waits for nobody");
-        follower.nodes.iter().for_each(|node| node.lag(0));
-        follower.ledger.finalize(FINAL);
-        liar.finalize(FINAL);
+        let (mut follower, liar) = left_out(nodes, LATEST - HIDDEN + 1).await;
+        finalize(&follower, &liar, FINAL);
         let mut why = None;
         for _ in 0..20 {
             why = ticks(&mut follower, 1).await;
@@ -302,16 +307,14 @@ async fn what_one_endpoint_was_enough_for_ends_with_the_persons_word() {
         let mut follower = scene(2, NONE).await;
         let liar = hiding_one(&follower);
         follower.override_agree(Some(1));
-        follower.ledger.finalize(HIDDEN - 2);
-        liar.finalize(HIDDEN - 2);
+        finalize(&follower, &liar, HIDDEN - 2);
         assert_eq!(ticks(&mut follower, 3).await, None);
         assert_eq!(follower.cursor().await, Some(LATEST), "it was connected on one endpoint's word");
         follower.override_agree(None);
         if restarts {
             follower.restart();
         }
-        follower.ledger.finalize(FINAL);
-        liar.finalize(FINAL);
+        finalize(&follower, &liar, FINAL);
         let why = ticks(&mut follower, 4).await.expect("it is told");
         assert!(why.contains(&format!("slot {HIDDEN} holds a final block by the lists of")), "{why}");
         assert_eq!(missing(&mut follower).await, (2, 2), "nothing above it is CONFIRMED");
@@ -332,8 +335,7 @@ async fn replaced() -> (Follower, Ledger) {
 async fn replaced_in(follower: &mut Follower) -> Ledger {
     let liar = hiding_one(follower);
     follower.override_agree(Some(1));
-    follower.ledger.finalize(FINAL);
-    liar.finalize(FINAL);
+    finalize(follower, &liar, FINAL);
     assert_eq!(ticks(follower, 3).await, None);
     follower.override_agree(None);
     follower.restart();
@@ -451,8 +453,7 @@ async fn a_backfill_ends_no_dispute_about_a_slot() {
     follower.ledger.put(HIDDEN, Tx::sol(1, PAYER, WATCHED[1], 1));
     let liar = hiding_one(&follower);
     assert_eq!(ticks(&mut follower, 3).await, None);
-    follower.ledger.finalize(FINAL);
-    liar.finalize(FINAL);
+    finalize(&follower, &liar, FINAL);
     let disputed = format!("slot {HIDDEN} holds a final block by the lists of");
     let why = ticks(&mut follower, 4).await.expect("it is told");
     assert!(why.contains(&disputed), "{why}");
@@ -476,8 +477,7 @@ async fn a_backfill_confirms_nothing_above_a_slot_in_dispute() {
     follower.ledger.put(SHOWN + 1, Tx::sol(1, PAYER, WATCHED[1], 1));
     let liar = hiding_one(&follower);
     assert_eq!(ticks(&mut follower, 3).await, None);
-    follower.ledger.finalize(FINAL);
-    liar.finalize(FINAL);
+    finalize(&follower, &liar, FINAL);
     assert!(ticks(&mut follower, 4).await.is_some(), "it is in dispute");
     follower.nodes[0].show(&follower.ledger);
     follower.nodes[0].find_all();
@@ -521,8 +521,7 @@ async fn a_block_that_was_left_out_behind_a_long_silence_of_the_cluster_takes_th
     }
     assert_eq!(follower.cursor().await, Some(latest), "connecting waits for nobody: {why:?}");
     follower.nodes[1].lag(0);
-    follower.ledger.finalize(first);
-    liar.finalize(first);
+    finalize(&follower, &liar, first);
     for _ in 0..30 {
         ticks(&mut follower, 1).await;
     }
@@ -533,18 +532,10 @@ async fn a_block_that_was_left_out_behind_a_long_silence_of_the_cluster_takes_th
 
 #[tokio::test]
 async fn a_block_that_was_to_be_compared_is_owed_until_the_other_endpoint_can_be_answered() {
-    let mut follower = scene(2, EVERY).await;
-    let liar = follower.ledger.branch_at(LATEST);
-    liar.amend(HIDDEN, |block| block.txs.clear());
-    follower.nodes[0].show(&liar);
-    follower.nodes[1].lag(LATEST - HIDDEN + 1);
-    assert_eq!(ticks(&mut follower, 3).await, None);
-    assert_eq!(follower.cursor().await, Some(LATEST));
-    follower.nodes.iter().for_each(|node| node.lag(0));
+    let (mut follower, liar) = left_out(2, LATEST - HIDDEN + 1).await;
     follower.nodes[1].confine("getBlock");
     follower.nodes[1].misbehave(Fault::ServerError, When::Always);
-    follower.ledger.finalize(FINAL);
-    liar.finalize(FINAL);
+    finalize(&follower, &liar, FINAL);
     for _ in 0..5 {
         ticks(&mut follower, 1).await;
     }
@@ -561,19 +552,11 @@ async fn a_block_that_was_to_be_compared_is_owed_until_the_other_endpoint_can_be
 
 #[tokio::test]
 async fn a_block_that_one_lacks_is_owed_while_a_third_endpoint_cannot_be_answered() {
-    let mut follower = scene(3, EVERY).await;
-    let liar = follower.ledger.branch_at(LATEST);
-    liar.amend(HIDDEN, |block| block.txs.clear());
-    follower.nodes[0].show(&liar);
-    follower.nodes[1..].iter().for_each(|node| node.lag(LATEST - HIDDEN + 1));
-    assert_eq!(ticks(&mut follower, 3).await, None);
-    assert_eq!(follower.cursor().await, Some(LATEST));
-    follower.nodes.iter().for_each(|node| node.lag(0));
+    let (mut follower, liar) = left_out(3, LATEST - HIDDEN + 1).await;
     follower.nodes[1].confine("getBlock");
     follower.nodes[1].misbehave(Fault::ServerError, When::Always);
     follower.nodes[2].prune(HIDDEN + 1);
-    follower.ledger.finalize(FINAL);
-    liar.finalize(FINAL);
+    finalize(&follower, &liar, FINAL);
     for _ in 0..5 {
         ticks(&mut follower, 1).await;
     }
@@ -585,18 +568,10 @@ async fn a_block_that_one_lacks_is_owed_while_a_third_endpoint_cannot_be_answere
 #[tokio::test]
 async fn a_block_that_the_other_endpoint_lacks_for_a_moment_is_compared_when_it_has_it() {
     for lack in [Fault::Null, Fault::Refuse(Refusal::BlockStatusNotAvailableYet)] {
-        let mut follower = scene(2, EVERY).await;
-        let liar = follower.ledger.branch_at(LATEST);
-        liar.amend(HIDDEN, |block| block.txs.clear());
-        follower.nodes[0].show(&liar);
-        follower.nodes[1].lag(LATEST - FIRST_SLOT);
-        assert_eq!(ticks(&mut follower, 3).await, None);
-        assert_eq!(follower.cursor().await, Some(LATEST));
-        follower.nodes.iter().for_each(|node| node.lag(0));
+        let (mut follower, liar) = left_out(2, LATEST - FIRST_SLOT).await;
         follower.nodes[1].confine("getBlock");
         follower.nodes[1].misbehave(lack, When::Always);
-        follower.ledger.finalize(FINAL);
-        liar.finalize(FINAL);
+        finalize(&follower, &liar, FINAL);
         ticks(&mut follower, 3).await;
         assert!(follower.nodes[1].struck(lack) > 0);
         assert_eq!(missing(&mut follower).await, (2, 2), "what it lacks at a look it may have at the next");
@@ -624,16 +599,9 @@ async fn a_block_that_every_other_endpoint_has_lost_is_waited_for_some_looks_and
 
 #[tokio::test]
 async fn a_block_that_its_teller_lacks_once_it_is_contradicted_is_in_dispute() {
-    let mut follower = scene(2, EVERY).await;
-    let liar = follower.ledger.branch_at(LATEST);
-    liar.amend(HIDDEN, |block| block.txs.clear());
-    follower.nodes[0].show(&liar);
-    follower.nodes[1].lag(LATEST - FIRST_SLOT);
-    assert_eq!(ticks(&mut follower, 3).await, None);
-    follower.nodes.iter().for_each(|node| node.lag(0));
+    let (mut follower, liar) = left_out(2, LATEST - FIRST_SLOT).await;
     follower.nodes[0].answer_instead(HIDDEN, Instead::Null);
-    follower.ledger.finalize(FINAL);
-    liar.finalize(FINAL);
+    finalize(&follower, &liar, FINAL);
     let why = ticks(&mut follower, 15).await.expect("it is told");
     assert!(why.contains(&format!("tell block {HIDDEN} ")), "{why}");
     assert_eq!(missing(&mut follower).await, (2, 2));
@@ -663,18 +631,11 @@ async fn what_one_endpoint_never_reports_holds_up_what_is_final_for_some_looks_a
 
 #[tokio::test]
 async fn a_block_whose_teller_is_convicted_meanwhile_is_read_anew_where_another_reports_it_otherwise() {
-    let mut follower = scene(3, EVERY).await;
-    let liar = follower.ledger.branch_at(LATEST);
-    liar.amend(HIDDEN, |block| block.txs.clear());
-    follower.nodes[0].show(&liar);
-    follower.nodes[1..].iter().for_each(|node| node.lag(LATEST - FIRST_SLOT));
-    assert_eq!(ticks(&mut follower, 3).await, None);
+    let (mut follower, liar) = left_out(3, LATEST - FIRST_SLOT).await;
     assert_eq!((follower.cursor().await, follower.pays_in(HIDDEN).await), (Some(LATEST), 0));
-    follower.nodes.iter().for_each(|node| node.lag(0));
     follower.nodes[2].prune(HIDDEN + 1);
     follower.nodes[0].misbehave(Fault::FinalOnFork, When::Always);
-    follower.ledger.finalize(FINAL);
-    liar.finalize(FINAL);
+    finalize(&follower, &liar, FINAL);
     for _ in 0..20 {
         ticks(&mut follower, 1).await;
     }
