@@ -158,6 +158,16 @@ impl BlockSource for Made {
         Ok(None)
     }
 
+    async fn cross_check(
+        &self,
+        _: &BlockRef,
+        _: RangeInclusive<u64>,
+        _: &[BlockRef],
+        _: bool,
+    ) -> Result<Option<u64>, SourceError> {
+        Ok(None)
+    }
+
     async fn fate(&self, _: &TxRef, _: &BlockRef) -> Result<Fate, SourceError> {
         Ok(Fate::Unknown)
     }

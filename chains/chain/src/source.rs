@@ -47,10 +47,7 @@ pub trait BlockSource: Send + Sync + 'static {
         range: RangeInclusive<u64>,
         ours: &[BlockRef],
         may_come: bool,
-    ) -> impl Future<Output = Result<Option<u64>, SourceError>> + Send {
-        let (_, _, _, _) = (below, range, ours, may_come);
-        async { Ok(None) }
-    }
+    ) -> impl Future<Output = Result<Option<u64>, SourceError>> + Send;
 
     /// What became of a transaction, judged at the final block `at`.
     fn fate(&self, tx: &TxRef, at: &BlockRef) -> impl Future<Output = Result<Fate, SourceError>> + Send;

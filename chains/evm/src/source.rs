@@ -158,6 +158,17 @@ impl BlockSource for EvmSource {
         Ok(self.pool.final_at(number).await?)
     }
 
+    /// Roots prove the content and the parent.
+    async fn cross_check(
+        &self,
+        _: &BlockRef,
+        _: RangeInclusive<u64>,
+        _: &[BlockRef],
+        _: bool,
+    ) -> Result<Option<u64>, SourceError> {
+        Ok(None)
+    }
+
     /// Each leg names it.
     async fn payers(&self, _: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
         Ok(transfers.iter().map(AssetTransfer::payer).collect())

@@ -295,6 +295,17 @@ impl BlockSource for SimPool {
         Ok(self.agreed(at).0)
     }
 
+    /// As on a chain whose roots prove both.
+    async fn cross_check(
+        &self,
+        _: &BlockRef,
+        _: RangeInclusive<u64>,
+        _: &[BlockRef],
+        _: bool,
+    ) -> Result<Option<u64>, SourceError> {
+        Ok(None)
+    }
+
     /// Each leg names it.
     async fn payers(&self, _: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
         Ok(transfers.iter().map(AssetTransfer::payer).collect())

@@ -76,6 +76,17 @@ impl BlockSource for SimChain {
         Ok(state.served(number..=number, fault).first().filter(|_| is_final).map(|block| block.header.block))
     }
 
+    /// As on a chain whose roots prove both.
+    async fn cross_check(
+        &self,
+        _: &BlockRef,
+        _: RangeInclusive<u64>,
+        _: &[BlockRef],
+        _: bool,
+    ) -> Result<Option<u64>, SourceError> {
+        Ok(None)
+    }
+
     /// Each leg names it.
     async fn payers(&self, _: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
         Ok(transfers.iter().map(AssetTransfer::payer).collect())

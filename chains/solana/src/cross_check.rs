@@ -7,7 +7,7 @@
 //! An endpoint that is the only one is held to its own report of which block is final.
 //! Promises: once endpoints agree that a slot holds a block, no block may jump over it any more. Only a list that has
 //! our blocks beside it corroborates an empty slot, for ledgers have holes. What was picked is owed until its slot is
-//! about to count as final, at most as many blocks as [`Readings`] keeps.
+//! about to count as final (`readings`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -23,7 +23,7 @@ use crate::calls::{BLOCK, BLOCKS, Wanted, read_slots};
 use crate::dialect::{Endpoint, is_not_found};
 use crate::error::SolanaError;
 use crate::quorum::names;
-use crate::readings::{KeptReading, Readings};
+use crate::readings::KeptReading;
 use crate::source::{BoxRead, SolanaSource};
 
 /// How many slots that were jumped over are remembered: until what was built over them is replaced.
@@ -35,8 +35,6 @@ const LOOKS_MAX: u32 = 10;
 /// What is left to check, and what was found.
 #[derive(Debug, Default)]
 pub(crate) struct CrossCheck {
-    /// The reports of blocks that were picked while no second endpoint could be asked.
-    pub(crate) owed: Readings,
     /// Slots with a block that was left out.
     jumped: Mutex<BTreeSet<u64>>,
     /// In how many checks in a row a block was missing that may come.
@@ -164,16 +162,16 @@ impl SolanaSource {
         ours: &[BlockRef],
         may_come: bool,
     ) -> Result<Option<u64>, SolanaError> {
-        let CrossCheck { owed, lacking, .. } = &self.cross_check;
+        let (readings, lacking) = (&self.readings, &self.cross_check.lacking);
         let mut lacked = Vec::new();
-        for reading in owed.within(range) {
+        for reading in readings.owed_within(range) {
             let slot = reading.digest.block.number;
             if !ours.contains(&reading.digest.block) {
-                owed.forget(slot);
+                readings.forget(slot);
                 continue;
             }
             match self.compared(&reading).await {
-                Ok(true) => owed.forget(slot),
+                Ok(true) => readings.forget(slot),
                 // It is owed until it is read anew.
                 Ok(false) => return Ok(Some(slot)),
                 Err(error @ SolanaError::Unwitnessed { all_lack: true, .. }) => lacked.push((slot, error)),
@@ -186,7 +184,7 @@ impl SolanaSource {
         match lacked.first() {
             Some((_, error)) if is_held_up => Err(error.clone()),
             Some(_) | None => {
-                lacked.iter().for_each(|(slot, _)| owed.forget(*slot));
+                lacked.iter().for_each(|(slot, _)| readings.forget(*slot));
                 Ok(None)
             }
         }

@@ -27,7 +27,6 @@ pub(crate) struct Witnessed {
 /// count answered that they do not have it.
 #[derive(Debug)]
 pub(crate) struct Testimony<'p> {
-    pub(crate) slot: u64,
     pub(crate) reported: Vec<Reported<'p>>,
     pub(crate) missing: Vec<String>,
     pub(crate) all_lack: bool,

@@ -55,7 +55,7 @@ pub struct SolanaSource {
     pub(crate) pool: Pool,
     /// What was reported of the chain's end.
     reported: Mutex<Option<Tip>>,
-    readings: Readings,
+    pub(crate) readings: Readings,
     sample: Sample,
     patience: Patience,
     pub(crate) cross_check: CrossCheck,
@@ -359,40 +359,29 @@ impl SolanaSource {
                 let is_final = finalized.is_some_and(|finalized| slot <= finalized.number);
                 let patience = if is_final { Duration::ZERO } else { self.patience.most };
                 let agreed = self.reported_by_two(wanted, read.legs, reported, patience).await;
-                match (&agreed, reading) {
-                    // It is compared now, so what was reported of it before may be out of date.
-                    (Ok(_), _) => self.cross_check.owed.forget(slot),
-                    // It was read as a candidate before, and if that is used, it must be compared before it counts as
-                    // final.
-                    (Err(SolanaError::Unwitnessed { .. }), Some(KeptReading { endpoint, digest })) => {
-                        self.cross_check.owed.keep(&endpoint, digest);
-                    }
-                    (Err(_), _) => {}
+                // It was read as a candidate before, and if that is used, it must be compared before it counts as
+                // final.
+                if let (Err(SolanaError::Unwitnessed { .. }), Some(reading)) = (&agreed, reading) {
+                    self.readings.keep(KeptReading { owed: true, ..reading });
                 }
                 Ok(agreed?.block)
             }
             ReadProof::Candidate => {
-                let owed = &self.cross_check.owed;
                 let (endpoint, Reading { digest, block }) = self.reported_by_one(wanted, read.legs).await?;
                 // An owed block that is connected anew must be compared too.
-                if !self.sample.picks(&block.header.block.hash) && owed.of(slot).is_none() {
-                    self.readings.keep(&endpoint.id, digest);
-                    return Ok(block);
-                }
-                let reported = vec![(endpoint, Witnessed { digest, block: Some(block.clone()) })];
-                match self.reported_by_two(wanted, read.legs, reported, Duration::ZERO).await {
-                    // It waits for no second endpoint: the block is compared before it counts as final, and at once
-                    // where it concerns somebody.
-                    Err(SolanaError::Unwitnessed { .. }) => {
-                        self.readings.keep(&endpoint.id, digest);
-                        owed.keep(&endpoint.id, digest);
-                        Ok(block)
+                let is_owed = self.readings.of(slot).is_some_and(|reading| reading.owed);
+                let owed = is_owed || self.sample.picks(&block.header.block.hash);
+                if owed {
+                    let reported = vec![(endpoint, Witnessed { digest, block: Some(block.clone()) })];
+                    match self.reported_by_two(wanted, read.legs, reported, Duration::ZERO).await {
+                        // It waits for no second endpoint: the block is compared before it counts as final, and at
+                        // once where it concerns somebody.
+                        Err(SolanaError::Unwitnessed { .. }) => {}
+                        reported => return Ok(reported?.block),
                     }
-                    reported => reported.map(|agreed| {
-                        owed.forget(slot);
-                        agreed.block
-                    }),
                 }
+                self.readings.keep(KeptReading { endpoint: endpoint.id.clone(), digest, owed });
+                Ok(block)
             }
         }
     }
@@ -426,7 +415,9 @@ impl SolanaSource {
         reported: Vec<Reported<'p>>,
         patience: Duration,
     ) -> Result<Agreed<'p>, SolanaError> {
-        self.believed(self.hear_two(wanted, legs, reported, patience).await?)
+        let agreed = self.believed(self.hear_two(wanted, legs, reported, patience).await?)?;
+        self.readings.forget(wanted.slot);
+        Ok(agreed)
     }
 
     /// What endpoints report of a block, until two report it alike; `reported` is what is known of it already. One
@@ -460,7 +451,7 @@ impl SolanaSource {
             if !quorum::agree(&reported) && reported.len() > 1 && reported.iter().any(|(_, one)| one.block.is_none()) {
                 // What was reported before may be out of date: it is reported anew before any endpoint counts as
                 // contradicting it.
-                self.readings.forget(wanted.slot);
+                self.readings.doubt(wanted.slot);
                 reported.retain(|(_, one)| one.block.is_some());
                 continue;
             }
@@ -469,12 +460,7 @@ impl SolanaSource {
                 if is_not_found && is_over && !patience.is_zero() && !quorum::agree(&reported) {
                     self.patience.is_spent(&lacked, wanted.slot);
                 }
-                return Ok(Testimony {
-                    slot: wanted.slot,
-                    reported,
-                    missing,
-                    all_lack: is_not_found && unanswered.is_empty(),
-                });
+                return Ok(Testimony { reported, missing, all_lack: is_not_found && unanswered.is_empty() });
             }
             tokio::time::sleep(self.pool.timings().second_wait_check).await;
             self.pool.look().await;
@@ -483,7 +469,7 @@ impl SolanaSource {
 
     /// What two of them report alike.
     pub(crate) fn believed<'p>(&self, responses: Testimony<'p>) -> Result<Agreed<'p>, SolanaError> {
-        let Testimony { slot, reported, missing, all_lack } = responses;
+        let Testimony { reported, missing, all_lack } = responses;
         let believed = quorum::believed(self.pool.chain(), reported, &missing);
         let mut agreed = believed.map_err(|error| match error {
             SolanaError::Unwitnessed { chain, reported, missing, .. } => {
@@ -494,7 +480,6 @@ impl SolanaSource {
         for (endpoint, error) in agreed.wrong.drain(..) {
             endpoint.failed(&error);
         }
-        self.readings.forget(slot);
         Ok(agreed)
     }
 

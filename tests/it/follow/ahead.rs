@@ -97,6 +97,16 @@ impl BlockSource for Slow {
         self.chain.final_at(number).await
     }
 
+    async fn cross_check(
+        &self,
+        below: &BlockRef,
+        range: RangeInclusive<u64>,
+        ours: &[BlockRef],
+        may_come: bool,
+    ) -> Result<Option<u64>, SourceError> {
+        self.chain.cross_check(below, range, ours, may_come).await
+    }
+
     async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
         self.chain.payers(block, transfers).await
     }

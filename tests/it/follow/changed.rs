@@ -78,6 +78,16 @@ impl BlockSource for Changed {
         self.chain.final_at(number).await
     }
 
+    async fn cross_check(
+        &self,
+        below: &BlockRef,
+        range: RangeInclusive<u64>,
+        ours: &[BlockRef],
+        may_come: bool,
+    ) -> Result<Option<u64>, SourceError> {
+        self.chain.cross_check(below, range, ours, may_come).await
+    }
+
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
         self.chain.fate(tx, at).await
     }

@@ -159,6 +159,16 @@ impl BlockSource for Deaf {
         self.chain.final_at(number).await
     }
 
+    async fn cross_check(
+        &self,
+        below: &BlockRef,
+        range: RangeInclusive<u64>,
+        ours: &[BlockRef],
+        may_come: bool,
+    ) -> Result<Option<u64>, SourceError> {
+        self.chain.cross_check(below, range, ours, may_come).await
+    }
+
     async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
         self.chain.payers(block, transfers).await
     }
