@@ -49,7 +49,7 @@ pub use past::backfill::{Backfill, Job, Scope};
 pub use past::progress::{Pace, search_line};
 pub use past::rescan::{Difference, Rescan};
 pub use past::{BackfillError, Progress, Span};
-use retries::Withheld;
+use retries::Retries;
 use settle::reported_blocks::ReportedBlocks;
 pub use traces::{TraceLane, Traced, not_traced};
 
@@ -57,6 +57,10 @@ pub use traces::{TraceLane, Traced, not_traced};
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// The longest wait between two tries; well below the 30 s after which `health` misses the heartbeat.
 const RETRY_MAX: Duration = Duration::from_secs(10);
+/// How long to wait before a final block that was not shown is asked for again. To read it costs megabytes where two
+/// endpoints must report it.
+const WITHHELD_PAUSE_FIRST: Duration = Duration::from_secs(1);
+const WITHHELD_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// How a chain is followed, beyond what its network fixes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,7 +111,8 @@ pub struct Watcher<S> {
     replacing_record: Senders,
     agree: AgreeDoor,
     reported: ReportedBlocks,
-    withheld: Withheld,
+    /// Final blocks that are not shown as they must be: their deposits wait, and nothing else does.
+    withheld: Retries<BlockRef>,
     /// The block from which the next tick settles: those below had their turn.
     settle_from: u64,
     /// What an earlier watcher warned of was loaded.
@@ -158,7 +163,7 @@ impl<S: BlockSource> Watcher<S> {
             replacing_record: Senders::default(),
             agree,
             reported: ReportedBlocks::default(),
-            withheld: Withheld::default(),
+            withheld: Retries::new(WITHHELD_PAUSE_FIRST, WITHHELD_PAUSE_MAX),
             settle_from: 0,
             has_taken_up: false,
             has_noted_native: false,

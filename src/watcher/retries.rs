@@ -1,117 +1,133 @@
-//! Final blocks that are not shown as they must be: their deposits wait, and nothing else does.
+//! What failed and is tried again later, in memory.
 //!
-//! To read such a block again costs megabytes where two endpoints must report it. So the block is asked for again only
-//! after a pause, longer each time.
+//! Promises: the pauses between the tries for one key double (`Retry`), and no key delays another. It decides only when
+//! something is asked for again, never what is believed: to forget all of it costs requests and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::time::Duration;
 
-use landfall_chain::BlockRef;
+use landfall_chain::Retry;
 
 use crate::time::Timestamp;
 
-/// How long to wait before a block is asked for again: twice as long after each failure.
-const REST_MIN: Duration = Duration::from_secs(1);
-const REST_MAX: Duration = Duration::from_secs(60);
-/// When a block that nobody asks for any more is forgotten. On a rollup, finality advances in steps of many minutes,
-/// and what is missing is looked for at each step.
+/// When a key that nobody asks for any more is forgotten. On a rollup, finality advances in steps of many minutes, and
+/// what is missing is looked for at each step.
 const KEPT: Duration = Duration::from_secs(30 * 60);
 
-/// By number.
-#[derive(Debug, Default)]
-pub(in crate::watcher) struct Withheld {
-    blocks: BTreeMap<u64, Unseen>,
+#[derive(Debug)]
+pub(in crate::watcher) struct Retries<K> {
+    /// The first pause, and the longest one.
+    pauses: (Duration, Duration),
+    failed: HashMap<K, Failed>,
 }
 
 #[derive(Debug)]
-struct Unseen {
-    block: BlockRef,
+struct Failed {
     since: Timestamp,
+    /// How many tries were followed by a pause.
+    tries: u32,
+    /// When it may be tried again.
+    due: Timestamp,
     /// The reason given the first time.
     why: String,
-    rest: Duration,
-    /// When it may be asked for again.
-    due: Timestamp,
 }
 
-impl Withheld {
-    /// Whether the block is not to be asked for now.
-    pub(in crate::watcher) fn rests(&self, block: &BlockRef, now: Timestamp) -> bool {
-        self.blocks.get(&block.number).is_some_and(|unseen| unseen.block == *block && now < unseen.due)
+impl<K: Clone + Eq + Hash> Retries<K> {
+    pub(in crate::watcher) fn new(first: Duration, max: Duration) -> Self {
+        Retries { pauses: (first, max), failed: HashMap::new() }
     }
 
-    /// Records that the block was asked for and not shown.
-    pub(in crate::watcher) fn note(&mut self, block: BlockRef, why: String, rests: bool, now: Timestamp) {
-        // Two deposits of one block ask for it at once.
-        if self.rests(&block, now) {
+    /// Whether it is not to be tried now.
+    pub(in crate::watcher) fn rests(&self, key: &K, now: Timestamp) -> bool {
+        self.failed.get(key).is_some_and(|failed| now < failed.due)
+    }
+
+    /// How many tries were followed by a pause; 0 for what is not known.
+    pub(in crate::watcher) fn tries(&self, key: &K) -> u32 {
+        self.failed.get(key).map_or(0, |failed| failed.tries)
+    }
+
+    /// Records a failure. Where another try costs little (`is_paused` is false), it may follow at once.
+    pub(in crate::watcher) fn failed(&mut self, key: K, why: String, is_paused: bool, now: Timestamp) {
+        // Two that need the same try it at once: that is one failure.
+        if self.rests(&key, now) {
             return;
         }
-        let before = self.blocks.remove(&block.number).filter(|before| before.block == block);
-        let longer = before.as_ref().map_or(REST_MIN, |before| (before.rest * 2).clamp(REST_MIN, REST_MAX));
-        let rest = if rests { longer } else { Duration::ZERO };
-        let (since, why) = before.map_or((now, why), |before| (before.since, before.why));
-        self.blocks.insert(block.number, Unseen { block, since, why, rest, due: now.plus(rest) });
+        let (first, max) = self.pauses;
+        let (tries, pause) = match is_paused {
+            true => (self.tries(&key) + 1, Retry::pause(first, max, self.tries(&key))),
+            false => (0, Duration::ZERO),
+        };
+        let failed = self.failed.entry(key).or_insert(Failed { since: now, tries, due: now, why });
+        (failed.tries, failed.due) = (tries, now.plus(pause));
     }
 
-    pub(in crate::watcher) fn shown(&mut self, block: &BlockRef) {
-        self.blocks.remove(&block.number);
+    pub(in crate::watcher) fn succeeded(&mut self, key: &K) {
+        self.failed.remove(key);
     }
 
-    /// The block that has been waited for longest, with since when and why. Forgets those that nobody asks for any
-    /// more.
-    pub(in crate::watcher) fn oldest(&mut self, now: Timestamp) -> Option<(Timestamp, BlockRef, String)> {
-        self.blocks.retain(|_, unseen| now.since(unseen.due) <= KEPT);
-        let oldest = self.blocks.values().min_by_key(|unseen| unseen.since)?;
-        Some((oldest.since, oldest.block, oldest.why.clone()))
+    /// Forgets the other keys.
+    pub(in crate::watcher) fn retain(&mut self, is_wanted: impl Fn(&K) -> bool) {
+        self.failed.retain(|key, _| is_wanted(key));
+    }
+
+    /// The key that has failed for longest, with since when and why. Forgets those that nobody asks for any more.
+    pub(in crate::watcher) fn oldest(&mut self, now: Timestamp) -> Option<(Timestamp, K, String)> {
+        self.failed.retain(|_, failed| now.since(failed.due) <= KEPT);
+        let (key, oldest) = self.failed.iter().min_by_key(|(_, failed)| failed.since)?;
+        Some((oldest.since, key.clone(), oldest.why.clone()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::BlockHash;
-
     use super::*;
 
-    fn block(number: u64, hash: u8) -> BlockRef {
-        BlockRef { number, hash: BlockHash([hash; 32]) }
-    }
+    const SEC: Duration = Duration::from_secs(1);
 
     fn second(number: u32) -> Timestamp {
-        Timestamp(0).plus(Duration::from_secs(1) * number)
+        Timestamp(0).plus(SEC * number)
+    }
+
+    fn retries() -> Retries<u8> {
+        Retries::new(SEC, SEC * 60)
     }
 
     #[test]
-    fn a_block_rests_twice_as_long_each_time_up_to_a_minute() {
-        let (mut withheld, mut now, mut rests) = (Withheld::default(), second(0), Vec::new());
+    fn a_key_rests_twice_as_long_each_time_up_to_the_longest_pause() {
+        let (mut retries, mut now, mut rests) = (retries(), second(0), Vec::new());
         for _ in 0..8 {
-            // Two failures of one tick count once.
-            withheld.note(block(1, 7), "why".to_owned(), true, now);
-            withheld.note(block(1, 7), "why".to_owned(), true, now);
+            // Two failures at one time count once.
+            retries.failed(1, "why".to_owned(), true, now);
+            retries.failed(1, "why".to_owned(), true, now);
             let begun = now;
-            while withheld.rests(&block(1, 7), now) {
-                now = now.plus(Duration::from_millis(500));
+            while retries.rests(&1, now) {
+                now = now.plus(SEC / 2);
             }
             rests.push(now.since(begun).as_secs());
         }
-        assert_eq!(rests, [1, 2, 4, 8, 16, 32, 60, 60]);
-        withheld.note(block(1, 7), "why".to_owned(), true, now);
-        assert!(!withheld.rests(&block(1, 8), now) && !withheld.rests(&block(2, 7), now));
-        withheld.shown(&block(1, 7));
-        withheld.note(block(1, 7), "why".to_owned(), true, now);
-        assert!(!withheld.rests(&block(1, 7), now.plus(REST_MIN)), "it begins anew");
+        assert_eq!((rests, retries.tries(&1)), (vec![1, 2, 4, 8, 16, 32, 60, 60], 8));
+        retries.failed(1, "why".to_owned(), true, now);
+        assert!(!retries.rests(&2, now), "no other rests with it");
+        retries.succeeded(&1);
+        retries.failed(1, "why".to_owned(), true, now);
+        assert!(!retries.rests(&1, now.plus(SEC)), "it begins anew");
+        retries.retain(|key| *key != 1);
+        assert_eq!(retries.tries(&1), 0);
     }
 
     #[test]
-    fn what_is_waited_for_longest_is_reported_until_it_is_shown_or_nobody_asks() {
-        let mut withheld = Withheld::default();
-        withheld.note(block(2, 7), "first".to_owned(), false, second(0));
-        withheld.note(block(1, 7), "second".to_owned(), true, second(1));
-        withheld.note(block(2, 7), "another word".to_owned(), false, second(50));
-        assert!(!withheld.rests(&block(2, 7), second(50)), "to ask for it costs little");
-        assert_eq!(withheld.oldest(second(50)), Some((second(0), block(2, 7), "first".to_owned())));
-        withheld.shown(&block(2, 7));
-        assert_eq!(withheld.oldest(second(60)), Some((second(1), block(1, 7), "second".to_owned())));
-        assert!(withheld.oldest(second(1_802)).is_some());
-        assert_eq!(withheld.oldest(second(1_803)), None);
+    fn what_failed_for_longest_is_reported_until_it_succeeds_or_nobody_asks() {
+        let mut retries = retries();
+        retries.failed(2, "first".to_owned(), false, second(0));
+        retries.failed(1, "second".to_owned(), true, second(1));
+        retries.failed(2, "another reason".to_owned(), false, second(50));
+        assert!(!retries.rests(&2, second(50)), "to ask for it costs little");
+        assert_eq!(retries.oldest(second(50)), Some((second(0), 2, "first".to_owned())));
+        retries.succeeded(&2);
+        assert_eq!(retries.oldest(second(60)), Some((second(1), 1, "second".to_owned())));
+        assert!(retries.oldest(second(1_802)).is_some());
+        assert_eq!(retries.oldest(second(1_803)), None);
     }
 }

@@ -8,6 +8,9 @@ use std::time::Duration;
 use backoff::ExponentialBackoff;
 use backoff::backoff::Backoff;
 
+/// So many doublings exceed any delay.
+const DOUBLINGS_MAX: u32 = 64;
+
 /// Growing delays between the tries of one call. Never gives up: the caller decides when to stop.
 #[derive(Debug)]
 pub struct Retry(ExponentialBackoff);
@@ -24,6 +27,17 @@ impl Retry {
             max_elapsed_time: None,
             ..ExponentialBackoff::default()
         })
+    }
+
+    /// The delay from `first` up to `max` after a failed try, by how many tries had failed before it. It is not moved:
+    /// for those who keep that number themselves.
+    pub fn pause(first: Duration, max: Duration, tries: u32) -> Duration {
+        let Retry(mut policy) = Retry::new(first, max);
+        let mut pause = || policy.next_backoff().unwrap_or(max);
+        for _ in 0..tries.min(DOUBLINGS_MAX) {
+            pause();
+        }
+        pause()
     }
 
     /// The next delay, moved by up to a fifth in either direction by `random` (any 64 bits).
@@ -56,6 +70,13 @@ mod tests {
         assert_eq!(delays(), [100, 200, 400, 800, 1000, 1000]);
         retry.reset();
         assert_eq!(retry.next_delay(middle).as_millis(), 100);
+    }
+
+    #[test]
+    fn a_pause_follows_from_the_number_of_tries_that_failed() {
+        let pause = |tries| Retry::pause(Duration::from_secs(10), Duration::from_secs(600), tries).as_secs();
+        assert_eq!([0, 1, 2, 5, 6, 7, u32::MAX].map(pause), [10, 20, 40, 320, 600, 600, 600]);
+        assert_eq!(Retry::pause(Duration::ZERO, Duration::ZERO, 3), Duration::ZERO);
     }
 
     #[test]

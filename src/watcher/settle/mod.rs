@@ -148,9 +148,11 @@ impl<S: BlockSource> Watcher<S> {
             self.alarms.keep_unanswered(is_missing);
         }
         for (block, unshown) in looked {
+            // Of two blocks with one number, the other is not ours any more.
+            self.withheld.retain(|other| other.number != block.number || *other == block);
             match unshown {
-                None => self.withheld.shown(&block),
-                Some(Unshown { why, rests }) => self.withheld.note(block, why, rests, now),
+                None => self.withheld.succeeded(&block),
+                Some(Unshown { why, rests }) => self.withheld.failed(block, why, rests, now),
             }
         }
         self.alarms.withheld(self.withheld.oldest(now));

@@ -6,7 +6,7 @@
 //! never reported any block, nothing is asked twice. It works beside the lane, which waits for none of this, and rarely
 //! while it has no success.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -19,29 +19,24 @@ use crate::time::{Clock, Timestamp};
 use crate::watcher::TickError;
 use crate::watcher::error::or_reason;
 use crate::watcher::read::FINAL_BLOCKS_KEPT;
-use crate::watcher::traces::witness::pause_after;
+use crate::watcher::retries::Retries;
 use crate::watcher::traces::{LISTED, READS_AHEAD_MAX, Reading, TraceLane, Traced, is_disputed, needs_a_person};
 
 /// How many of the newest blocks from one endpoint are considered.
 const BLOCKS_MAX: u32 = 4_096;
-/// How long a block waits before it is traced again: the second endpoint may only be late. Also how long to wait after
-/// no success, or when nothing is due.
+/// How long a block waits before it is traced again: the second endpoint may only be late. Twice as long after each
+/// failure. Also how long to wait after no success, or when nothing is due.
 const PAUSE: Duration = Duration::from_secs(30);
+const PAUSE_MAX: Duration = Duration::from_secs(600);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::watcher) struct Again {
     /// When the next try is due.
     next: Timestamp,
     /// Whether two endpoints reported a block at the last try: then several are tried at once, without a pause.
     two_report: bool,
-    tried: HashMap<BlockHash, Tried>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Tried {
-    /// How many tries failed.
-    times: u32,
-    next: Timestamp,
+    /// The blocks from one endpoint.
+    alone: Retries<BlockHash>,
 }
 
 /// What two endpoints report of a block.
@@ -50,27 +45,35 @@ enum SecondTrace {
     Differently,
 }
 
+impl Default for Again {
+    fn default() -> Self {
+        Again { next: Timestamp::EPOCH, two_report: false, alone: Retries::new(PAUSE, PAUSE_MAX) }
+    }
+}
+
 impl Again {
     /// Which of `alone`, blocks from one endpoint, newest first, to try now: those tried least, from both ends. Nodes
     /// forget the oldest, and so does the record.
     fn wanted(&mut self, alone: &[BlockRef], now: Timestamp) -> Vec<BlockRef> {
         let hashes: HashSet<BlockHash> = alone.iter().map(|block| block.hash).collect();
-        self.tried.retain(|hash, _| hashes.contains(hash));
-        let first = Tried { times: 0, next: now.plus(PAUSE) };
-        let tried = alone.iter().map(|block| (*self.tried.entry(block.hash).or_insert(first), block));
-        let due: Vec<(u32, BlockRef)> =
-            tried.filter(|(tried, _)| tried.next <= now).map(|(tried, block)| (tried.times, *block)).collect();
-        let least = due.iter().map(|(times, _)| *times).min();
+        self.alone.retain(|hash| hashes.contains(hash));
+        for block in alone {
+            if self.alone.tries(&block.hash) == 0 {
+                self.put_off(block, now);
+            }
+        }
+        let retries = &self.alone;
+        let due = || alone.iter().filter(move |block| !retries.rests(&block.hash, now));
+        let least = due().map(|block| retries.tries(&block.hash)).min();
         let mut due: VecDeque<BlockRef> =
-            due.into_iter().filter(|(times, _)| Some(*times) == least).map(|(_, block)| block).collect();
+            due().filter(|block| Some(retries.tries(&block.hash)) == least).copied().collect();
         let at_once = if self.two_report { READS_AHEAD_MAX } else { 1 };
         (0..at_once).map_while(|nth| if nth % 2 == 0 { due.pop_front() } else { due.pop_back() }).collect()
     }
 
     /// The block still stands on one endpoint's report.
     fn put_off(&mut self, block: &BlockRef, now: Timestamp) {
-        let tried = self.tried.entry(block.hash).or_insert(Tried { times: 0, next: now });
-        *tried = Tried { times: tried.times + 1, next: now.plus(pause_after(tried.times)) };
+        self.alone.failed(block.hash, "one endpoint reported it".to_owned(), true, now);
     }
 }
 

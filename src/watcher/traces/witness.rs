@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_chain::{Address, AddressSource, Block, BlockRef, BlockSource, Fate, Inside, Lane, Read};
+use landfall_chain::{Address, AddressSource, Block, BlockRef, BlockSource, Fate, Inside, Lane, Read, Retry};
 use tracing::warn;
 
 use crate::deposit::{Deposit, DepositStatus};
@@ -35,11 +35,8 @@ const TICK_MISSING_MAX: u32 = 10;
 /// How long a deposit without a witness waits for the next try: twice as long each time, up to the maximum.
 const PAUSE_FIRST: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
-/// 10 s doubled six times exceeds the maximum.
-const DOUBLINGS_MAX: u32 = 6;
 /// Before its block is final, nodes have its state for minutes only: 128 blocks are four on a chain of 2 s.
 const PAUSE_FIRST_EARLY: Duration = Duration::from_secs(2);
-const DOUBLINGS_MAX_EARLY: u32 = 9;
 
 /// A block of ours, read again.
 pub(in crate::watcher) struct Evidence {
@@ -337,12 +334,12 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
 
 /// The pause after a failed try, by how many tries had failed before it.
 pub(in crate::watcher) fn pause_after(tries: u32) -> Duration {
-    PAUSE_FIRST.saturating_mul(1 << tries.min(DOUBLINGS_MAX)).min(PAUSE_MAX)
+    Retry::pause(PAUSE_FIRST, PAUSE_MAX, tries)
 }
 
 /// As [`pause_after`], while the block is not final.
 fn pause_before_final(tries: u32) -> Duration {
-    PAUSE_FIRST_EARLY.saturating_mul(1 << tries.min(DOUBLINGS_MAX_EARLY)).min(PAUSE_MAX)
+    Retry::pause(PAUSE_FIRST_EARLY, PAUSE_MAX, tries)
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ const ROOMS_OF_WATCHER: [(&str, &str); 11] = [
     ("assets", "error"),
     ("books", "error read"),
     ("settle", "error books balances"),
-    ("traces", "error read books settle"),
+    ("traces", "error read retries books settle"),
     ("follow", "error read retries books settle"),
     ("past", "error read books settle traces"),
     ("explain", "error books"),
