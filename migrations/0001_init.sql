@@ -351,6 +351,9 @@ CREATE TABLE inclusions (
     lane TEXT NOT NULL DEFAULT 'roots',
     -- The deposit's: what came to an address in some blocks is found by it.
     recipient {{blob}} NOT NULL,
+    -- What balances allow to have been paid to the deposit's recipient inside of the block's transactions; NULL where they
+    -- cannot tell, or were not asked.
+    allowed {{blob}},
     -- Who corroborates what a trace shows of the leg in this very block: 'two_engines', 'balances' or 'person'. It is kept with
     -- the sighting because nodes forget the state of old blocks. NULL while nobody does; the columns below are NULL with it.
     witness TEXT,
@@ -379,9 +382,6 @@ CREATE TABLE unwitnessed (
     -- another block, and once it is final, the tries begin anew.
     block_hash {{blob}},
     is_final BOOLEAN NOT NULL DEFAULT true,
-    -- What balances allow to have been paid to the deposit's recipient inside of the block's transactions; NULL where they
-    -- cannot tell.
-    allowed {{blob}},
     -- Whether a person decided that the deposit, which is in no block of ours, was not paid.
     given_up BOOLEAN NOT NULL DEFAULT false
 );

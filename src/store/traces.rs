@@ -112,10 +112,10 @@ statements! {
                   AND incidents.kind = 'over_credited' AND incidents.resolved_us IS NULL) \
                   ORDER BY blocks.number, deposits.id LIMIT $4";
     TRIES = "SELECT tries, block_hash, is_final FROM unwitnessed WHERE deposit_id = $1";
-    DOUBT = "INSERT INTO unwitnessed (deposit_id, chain, tries, next_us, reason, block_hash, is_final, allowed) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (deposit_id) DO UPDATE SET tries = excluded.tries, \
-             next_us = excluded.next_us, reason = excluded.reason, block_hash = excluded.block_hash, is_final = excluded.is_final, \
-             allowed = COALESCE(excluded.allowed, CASE WHEN unwitnessed.block_hash = excluded.block_hash THEN unwitnessed.allowed END)";
+    DOUBT = "INSERT INTO unwitnessed (deposit_id, chain, tries, next_us, reason, block_hash, is_final) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (deposit_id) DO UPDATE SET tries = excluded.tries, \
+             next_us = excluded.next_us, reason = excluded.reason, block_hash = excluded.block_hash, is_final = excluded.is_final";
+    ALLOW = "UPDATE inclusions SET allowed = $4 WHERE deposit_id = $1 AND chain = $2 AND block_hash = $3 AND lane = 'traces'";
     GIVE_UP = "UPDATE unwitnessed SET given_up = true WHERE deposit_id = $1 AND block_hash IS NULL";
     GIVEN_UP = "SELECT 1 FROM unwitnessed WHERE deposit_id = $1 AND given_up ORDER BY deposit_id LIMIT 1";
     REASON = "SELECT reason FROM unwitnessed WHERE deposit_id = $1";
@@ -236,8 +236,8 @@ pub async fn settleable(
 
 /// Records that the deposit has no second witness, and when it is tried again. Returns how many tries came before, in
 /// the same block and on the same side of its finality; `pause` makes the pause of that number. `allowed` is how much
-/// balances allow to have been paid to its recipient inside of the block's transactions. If it is `None`, the recorded
-/// amount for the same block stays.
+/// balances allow to have been paid to its recipient inside of the block's transactions. If it is `None`, what was
+/// recorded of that block stays.
 pub async fn doubt(
     tx: &mut Tx,
     chain: Chain,
@@ -252,8 +252,10 @@ pub async fn doubt(
     let row = row.filter(|(_, tried_in, was_final)| (tried_in, *was_final) == (&block, is_final));
     let tries: u32 = row.map_or(Ok(0), |(tries, ..)| uint("tries", tries))?;
     let next = at.plus(pause(tries));
-    let allowed = allowed.map(amount_bytes);
-    execute!(tx, DOUBT, &id, chain.name(), i64::from(tries) + 1, next.0, reason, block, is_final, allowed)?;
+    if let (Some(block), Some(allowed)) = (&block, allowed) {
+        execute!(tx, ALLOW, &id, chain.name(), &block[..], amount_bytes(allowed))?;
+    }
+    execute!(tx, DOUBT, &id, chain.name(), i64::from(tries) + 1, next.0, reason, block, is_final)?;
     Ok(tries)
 }
 

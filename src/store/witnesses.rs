@@ -85,7 +85,7 @@ statements! {
                  AND blocks.canonical AND inclusions.block_number > $5 AND inclusions.block_number <= $6 \
                  AND NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' \
                  AND incidents.resolved_us IS NULL) ORDER BY blocks.number, deposits.id LIMIT $7";
-    DOUBT_IN = "SELECT blocks.number, blocks.hash, unwitnessed.allowed FROM unwitnessed \
+    DOUBT_IN = "SELECT blocks.number, blocks.hash, inclusions.allowed FROM unwitnessed \
                 JOIN inclusions ON inclusions.deposit_id = unwitnessed.deposit_id AND inclusions.block_hash = unwitnessed.block_hash \
                 JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                 WHERE unwitnessed.deposit_id = $1 AND inclusions.lane = 'traces' AND inclusions.witness IS NULL AND blocks.canonical \
