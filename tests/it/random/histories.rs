@@ -2,7 +2,8 @@
 //! transactions. Answers fail, lag, come late or empty. Processes restart and crash at any await, two run at once, and
 //! addresses are added on the way. In every second history an endpoint lies, as far as proofs do not catch it; in every
 //! third some deposits wait for less. In every second traced one an endpoint lies in its traces, alone or contradicted
-//! by another.
+//! by another. What is on record of failed tries is lost now and then: it decides when something is asked, never what is
+//! believed.
 //!
 //! Nothing halts on the way. At the end the CONFIRMED deposits are the legs of the final chain, each once, and every id
 //! follows from its content. A straight scan of the final chain into an empty store gives the same. A liar may have
@@ -27,6 +28,7 @@ use crate::harness::books::{FinalLeg, assert_settled, events, final_legs, unsett
 use crate::harness::lanes::{full, given_seed, on_every_processor};
 use crate::harness::postgres::{Engine, TestStore};
 use crate::harness::world::{CHAIN, FAILED_GRACE, TOKEN, World, address};
+use crate::past::rescan::execute;
 use crate::past::unexplained::entries;
 
 const REORG_DEPTH_MAX: u64 = 12;
@@ -40,6 +42,12 @@ const ADDED_LATER: [u8; 2] = [0xb1, 0xb2];
 const PAYERS: u8 = 4;
 /// After which what an address holds is read again without a reason.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// What decides when something is tried again, on record. What is in memory goes with each restart.
+const RETRIES: [&str; 3] = [
+    "DELETE FROM trace_failures",
+    "DELETE FROM unwitnessed",
+    "UPDATE balances_due SET unreported_us = NULL, unreported_assets = '', again_us = 0",
+];
 
 /// How often each kind of thing happened, over all histories. Faults are counted when a call met them, lies when what
 /// was reported was not so.
@@ -75,7 +83,7 @@ impl std::fmt::Display for Tally {
 }
 
 /// All that has to happen in a full or bounded run, in the order of the alphabet.
-const HAPPENS: [&str; 40] = [
+const HAPPENS: [&str; 41] = [
     "balances read",
     "blocks",
     "by logs",
@@ -92,6 +100,7 @@ const HAPPENS: [&str; 40] = [
     "fault: fail",
     "fault: lag",
     "fault: late",
+    "forgotten tries",
     "found by a rescan",
     "lie: false fate",
     "lie: false final",
@@ -193,6 +202,8 @@ struct History {
     /// The highest number that a block ever had, also on a branch that is gone.
     highest: u64,
     lies: bool,
+    /// Decides when tries are forgotten. Of its own, so that the rest of a history is the same without it.
+    forgets: StdRng,
     liar_of_traces: Option<LiarOfTraces>,
     /// Value moves inside of transactions, too, and watched addresses pay.
     is_traced: bool,
@@ -267,6 +278,7 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
         highest: 0,
         lies,
         rng: StdRng::seed_from_u64(seed ^ 0x5eed),
+        forgets: StdRng::seed_from_u64(seed ^ 0xf069e7),
         mempool: Vec::new(),
         nonces: [0; PAYERS as usize],
         watched_from: BTreeMap::new(),
@@ -280,6 +292,7 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
     for _ in 0..STEPS {
         history.step(&mut world, tally).await;
         tally.count("steps");
+        history.forget_tries(&world, tally).await;
     }
     history.come_to_rest(&mut world).await;
     history.read_balances(&world, tally).await;
@@ -373,6 +386,16 @@ impl History {
         self.highest = self.highest.max(world.chain.latest().number);
         if let Some(newest) = world.chain.tiers().into_iter().flatten().map(|block| block.number).max() {
             self.tier_floor.fetch_max(newest, Ordering::Relaxed);
+        }
+    }
+
+    /// Now and then, what is on record of tries that failed is lost.
+    async fn forget_tries(&mut self, world: &World, tally: &mut Tally) {
+        if self.forgets.random_bool(0.1) {
+            for text in RETRIES {
+                execute(world.db(), text).await;
+            }
+            tally.count("forgotten tries");
         }
     }
 
