@@ -21,6 +21,7 @@ mod retries;
 mod settle;
 mod traces;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,9 +39,9 @@ use crate::time::Timestamp;
 
 pub use assets::AssetWatch;
 pub use balances::{BalanceWatch, BalancesRead};
+use books::Books;
 pub use books::movements::Movement;
 use books::senders::Senders;
-use books::watch_list::WatchList;
 pub use error::{Replaced, TickError};
 use follow::alarms::Alarms;
 pub use follow::alarms::block_stall;
@@ -94,12 +95,9 @@ pub enum Start {
 
 #[derive(Debug)]
 pub struct Watcher<S> {
-    source: S,
+    books: Books<S>,
     endpoints: Endpoints,
-    db: Db,
-    network: Network,
     settings: Settings,
-    watch_list: WatchList,
     wake_up: Arc<Notify>,
     /// How many blocks a read asks for now.
     read_width: u64,
@@ -144,17 +142,13 @@ pub struct Ticked {
 
 impl<S: BlockSource> Watcher<S> {
     pub fn new(source: S, endpoints: Endpoints, db: Db, network: Network, settings: Settings) -> Self {
-        let watch_list = WatchList::new(network.chain);
         let stall_after = settings.finality_stall.unwrap_or_else(|| follow::alarms::stall_after(&network));
         let alarms = Alarms::new(stall_after, settings.block_stall);
         let (read_width, agree) = (read::READ_BLOCKS_MAX, AgreeDoor(Box::new(|_| ())));
         Watcher {
-            source,
+            books: Books::new(source, db, network),
             endpoints,
-            db,
-            network,
             settings,
-            watch_list,
             wake_up: Arc::default(),
             read_width,
             absent: None,
@@ -191,8 +185,7 @@ impl<S: BlockSource> Watcher<S> {
     where
         S: Clone,
     {
-        let Watcher { source, db, network, settings, watch_list, .. } = self;
-        TraceLane::new(source.clone(), db.clone(), network.clone(), *settings, watch_list.clone())
+        TraceLane::new(self.books.clone(), self.settings)
     }
 
     /// At each tick, passes to `door` how many endpoints must agree by an operator's override (`None`: no override).
@@ -346,9 +339,14 @@ impl<S: BlockSource> Watcher<S> {
         }
         Ok(())
     }
+}
 
-    fn chain(&self) -> Chain {
-        self.network.chain
+/// Source, store, network and watch list are the watcher's own.
+impl<S> Deref for Watcher<S> {
+    type Target = Books<S>;
+
+    fn deref(&self) -> &Books<S> {
+        &self.books
     }
 }
 

@@ -1,11 +1,11 @@
-//! A leg to a watched address and the deposit that it becomes. Every leg is recorded here, whichever way it was found.
+//! A leg to a watched address and the deposit that it becomes. Every leg is recorded here, by `record` alone.
 //!
 //! Promises: one leg is one deposit, however often and in whatever block it is met. A deposit that becomes PENDING is
 //! announced in the same transaction. Who paid is what the block that counts reports. Deliberately not here: confirming
 //! and failing (`settle`, `witness`).
 
 use landfall_chain::{
-    Address, Asset, AssetTransfer, Block, Lane, Network, Payer, SenderRule, Signers, SourceError, TxId, TxLife, TxRef,
+    Address, Asset, AssetTransfer, Header, Lane, Network, Payer, SenderRule, Signers, SourceError, TxId, TxLife, TxRef,
 };
 use tracing::info;
 
@@ -14,7 +14,6 @@ use crate::event::Event;
 use crate::store::{StoreError, Tx, accounts, deposits, events, witnesses};
 use crate::time::Timestamp;
 use crate::watcher::TickError;
-use crate::watcher::books::watch_list::WatchList;
 
 /// A leg to a watched address, about to be recorded.
 pub(in crate::watcher) struct WatchedLeg<'a> {
@@ -24,16 +23,9 @@ pub(in crate::watcher) struct WatchedLeg<'a> {
 }
 
 impl<'a> WatchedLeg<'a> {
-    /// The legs among `transfers` that move a listed asset to a watched address.
-    pub(in crate::watcher) fn among(
-        transfers: &'a [AssetTransfer],
-        network: &'a Network,
-        watch_list: &WatchList,
-    ) -> Vec<Self> {
-        let of_ours = watch_list.among(transfers, |transfer| &transfer.recipient).into_iter();
-        of_ours
-            .filter_map(|transfer| Some(WatchedLeg { network, transfer, asset: network.asset(&transfer.asset)? }))
-            .collect()
+    /// A transfer to a watched address; `None` if its asset is not listed.
+    pub(in crate::watcher) fn of(network: &'a Network, transfer: &'a AssetTransfer) -> Option<Self> {
+        Some(WatchedLeg { network, transfer, asset: network.asset(&transfer.asset)? })
     }
 
     /// Its identity.
@@ -49,21 +41,21 @@ impl<'a> WatchedLeg<'a> {
         &self.transfer.recipient
     }
 
-    /// Records the leg as seen in `block` by this lane; returns whether the deposit became PENDING by it. A FAILED
-    /// deposit stays FAILED if the balances of this very block exclude it, whoever reports it.
+    /// Records the leg as seen in a block by this lane; returns the deposit, and whether it became PENDING by it. A
+    /// FAILED deposit stays FAILED if the balances of this very block exclude it, whoever reports it: then `None`.
     pub(in crate::watcher) async fn record(
         &self,
         tx: &mut Tx,
-        block: &Block,
+        header: &Header,
         lane: Lane,
         now: Timestamp,
-    ) -> Result<bool, TickError> {
+    ) -> Result<Option<(Deposit, bool)>, TickError> {
         let leg_hash = self.hash();
         let known = deposits::by_leg(tx, &leg_hash).await?;
-        let seen_in = block.header.block;
+        let seen_in = header.block;
         let (deposit, became_pending) = match known {
             None => {
-                let deposit = self.new_deposit(tx, leg_hash, block).await?;
+                let deposit = self.new_deposit(tx, leg_hash, header).await?;
                 deposits::insert(tx, &deposit).await?;
                 (deposit, true)
             }
@@ -71,7 +63,7 @@ impl<'a> WatchedLeg<'a> {
                 DepositStatus::Failed
                     if witnesses::is_denied_in(tx, deposit.chain, deposit.id, &seen_in.hash).await? =>
                 {
-                    return Ok(false);
+                    return Ok(None);
                 }
                 DepositStatus::Failed => {
                     let deposit = paid_by(tx, deposit, self.transfer.payer()).await?.revive()?;
@@ -87,11 +79,11 @@ impl<'a> WatchedLeg<'a> {
             announce(tx, &deposit, now).await?;
             info!(chain = %deposit.chain, tx = %deposit.tx.id, block = seen_in.number, "deposit {} pending", deposit.id);
         }
-        Ok(became_pending)
+        Ok(Some((deposit, became_pending)))
     }
 
     /// The store alone knows whose address it is: the watch list is long, and a hit is rare.
-    async fn new_deposit(&self, tx: &mut Tx, leg_hash: LegHash, block: &Block) -> Result<Deposit, StoreError> {
+    async fn new_deposit(&self, tx: &mut Tx, leg_hash: LegHash, header: &Header) -> Result<Deposit, StoreError> {
         let WatchedLeg { network, transfer, asset } = self;
         let account_id = accounts::owner(tx, network.chain, &transfer.recipient).await?.ok_or_else(|| {
             let reason = format!("{} is matched, and is nobody's", transfer.recipient);
@@ -114,7 +106,7 @@ impl<'a> WatchedLeg<'a> {
             symbol: asset.symbol.clone(),
             decimals: asset.decimals,
             status: DepositStatus::Pending,
-            created_at: Timestamp::from_secs(block.header.time_secs),
+            created_at: Timestamp::from_secs(header.time_secs),
             confirmed_at: None,
         })
     }

@@ -1,15 +1,12 @@
-//! Records the other side of the books with a block: what left watched addresses, the fees that they paid, and what
-//! came to them without being a deposit.
+//! The other side of the books: what left watched addresses, the fees that they paid, and what came to them without
+//! being a deposit. It compares our record with a block, and removes from it what a block does not show.
 //!
-//! Only debits and fees of listed assets are recorded, as with deposits. Nothing is recorded twice. Which movements
-//! count depends on which blocks are canonical.
+//! Only debits and fees of listed assets count, as with deposits. Deliberately not here: writing them (`record`).
 
 use std::collections::HashSet;
 use std::fmt;
 
-use landfall_chain::{
-    Address, AssetId, AssetTransfer, Block, BlockRef, Chain, Fee, Lane, Network, Proof, Rejected, TxId, U256,
-};
+use landfall_chain::{Address, AssetId, AssetTransfer, Block, Fee, Lane, Network, Proof, Rejected, TxId, U256};
 
 use crate::deposit::LegHash;
 use crate::store::unattributed::Arrived;
@@ -17,69 +14,6 @@ use crate::store::{Connection, StoreError, Tx, accounts, movements, unattributed
 use crate::watcher::TickError;
 use crate::watcher::books::leg::{leg_of, prove_signer};
 use crate::watcher::books::watch_list::WatchList;
-
-/// Whose movements are recorded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::watcher) enum Whose {
-    /// Everyone on the watch list.
-    WatchedNow,
-    /// Everyone who was watched at the block: a trace is read after its block was connected, and the list may have
-    /// grown.
-    WatchedThen,
-}
-
-/// Records what left watched addresses in `block`, as `lane` shows it, the fees that they paid, and what else came to
-/// them. Returns whether any debit was recorded.
-pub(in crate::watcher) async fn record(
-    tx: &mut Tx,
-    network: &Network,
-    watch_list: &WatchList,
-    block: &Block,
-    lane: Lane,
-    whose: Whose,
-) -> Result<bool, TickError> {
-    let (chain, at) = (network.chain, &block.header.block);
-    let mut has_left = false;
-    for transfer in watch_list.among(block.debits(), |debit| &debit.sender) {
-        if network.asset(&transfer.asset).is_none() || !is_counted(tx, chain, at, whose, &transfer.sender).await? {
-            continue;
-        }
-        prove_signer(&block.signers, &transfer.tx)?;
-        movements::debit(tx, chain, at, lane, &leg_of(&network.chain_ref, transfer).hash(), transfer).await?;
-        has_left = true;
-    }
-    for fee in watch_list.among(&block.fees, |fee| &fee.payer) {
-        if is_counted(tx, chain, at, whose, &fee.payer).await? {
-            prove_signer(&block.signers, &fee.tx)?;
-            movements::fee(tx, chain, at, fee).await?;
-        }
-    }
-    for rejected in watch_list.among(&block.unattributed, |rejected| &rejected.transfer.recipient) {
-        if !is_counted(tx, chain, at, whose, &rejected.transfer.recipient).await? {
-            continue;
-        }
-        let leg = leg_of(&network.chain_ref, &rejected.transfer).hash();
-        unattributed::insert(tx, chain, at, &leg, rejected).await?;
-    }
-    Ok(has_left)
-}
-
-/// Whether a movement of `address`, which is on the watch list, is recorded.
-async fn is_counted(
-    tx: &mut Tx,
-    chain: Chain,
-    at: &BlockRef,
-    whose: Whose,
-    address: &Address,
-) -> Result<bool, StoreError> {
-    match whose {
-        Whose::WatchedNow => Ok(true),
-        Whose::WatchedThen => {
-            let from = accounts::watched_from(tx, chain, address).await?;
-            Ok(from.is_some_and(|from| from <= at.number))
-        }
-    }
-}
 
 /// Removes from our record of `block` (of the lane of the roots) what it does not show.
 pub(in crate::watcher) async fn take_out(tx: &mut Tx, network: &Network, block: &Block) -> Result<(), StoreError> {
@@ -223,11 +157,4 @@ pub(in crate::watcher) async fn compare(
         }
     }
     Ok(unmatched)
-}
-
-/// Whose debits, fees, and arrivals that are no deposits, are in `block`.
-pub(in crate::watcher) fn concerned(block: &Block) -> impl Iterator<Item = &Address> {
-    let debited = block.debits().iter().map(|debit| &debit.sender);
-    let paid = block.fees.iter().map(|fee| &fee.payer);
-    debited.chain(paid).chain(block.unattributed.iter().map(|rejected| &rejected.transfer.recipient))
 }

@@ -9,16 +9,19 @@
 //! What is CONFIRMED stays. So does what is of an asset that is not listed (any more), for no block shows it.
 //! Deliberately not here: CONFIRMED and FAILED. A deposit that was removed is looked for like any that is in no block.
 
-use landfall_chain::{Block, BlockSource, Chain, Lane, Network, Proof};
+use landfall_chain::{Block, Chain, Lane, Network, Proof};
 use tracing::{error, warn};
 
 use crate::deposit::DepositStatus;
-use crate::store::{Connection, StoreError, Tx, accounts, cursors, deposits};
+use crate::store::cursors::{self, Cursor};
+use crate::store::{Connection, StoreError, Tx, deposits};
 use crate::time::Timestamp;
-use crate::watcher::books::leg::WatchedLeg;
+use crate::watcher::TickError;
+use crate::watcher::books::Books;
 use crate::watcher::books::leg::shows;
-use crate::watcher::books::movements::{self, Whose};
-use crate::watcher::{TickError, Watcher};
+use crate::watcher::books::matched::Matched;
+use crate::watcher::books::movements;
+use crate::watcher::books::record::Whose;
 
 /// Whether two report `block`, and our record of it stands on one endpoint's word.
 pub(in crate::watcher) async fn is_weaker(
@@ -50,27 +53,20 @@ pub(in crate::watcher) async fn take_out(tx: &mut Tx, network: &Network, block: 
     movements::take_out(tx, network, block).await
 }
 
-impl<S: BlockSource> Watcher<S> {
-    /// Replaces our record of `block` by what it shows; returns how many deposits became PENDING by it. The caller has
-    /// checked with `is_outweighed`.
+impl<S> Books<S> {
+    /// Replaces our record of `block` by what it shows, of which this is `matched`; returns how many deposits became
+    /// PENDING by it. The caller has checked with `is_weaker`.
     pub(in crate::watcher) async fn replace_record(
         &self,
         tx: &mut Tx,
+        cursor: &Cursor,
         block: &Block,
+        matched: &Matched,
         now: Timestamp,
     ) -> Result<u64, TickError> {
-        let Watcher { network, watch_list, .. } = self;
-        let (chain, at) = (network.chain, &block.header.block);
-        take_out(tx, network, block).await?;
-        let mut pending = 0;
-        for leg in WatchedLeg::among(&block.transfers, network, watch_list) {
-            let from = accounts::watched_from(tx, chain, leg.recipient()).await?;
-            if from.is_some_and(|from| from <= at.number) {
-                pending += u64::from(leg.record(tx, block, Lane::Block, now).await?);
-            }
-        }
-        movements::record(tx, network, watch_list, block, Lane::Block, Whose::WatchedThen).await?;
-        cursors::strengthen(tx, chain, at, block.proof).await?;
-        Ok(pending)
+        take_out(tx, &self.network, block).await?;
+        let recorded = self.record_block(tx, cursor, matched, (Lane::Block, Whose::WatchedThen), now).await?;
+        cursors::strengthen(tx, self.chain(), &block.header.block, block.proof).await?;
+        Ok(recorded.pending)
     }
 }

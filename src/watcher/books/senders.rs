@@ -7,11 +7,11 @@
 
 use std::time::Duration;
 
-use landfall_chain::{AssetTransfer, Block, BlockSource, Network, Payer, SenderRule, SourceError};
+use landfall_chain::{AssetTransfer, BlockSource, Header, Payer, SenderRule, SourceError};
 use tracing::warn;
 
 use crate::time::Timestamp;
-use crate::watcher::books::watch_list::WatchList;
+use crate::watcher::books::matched::Matched;
 
 /// How long blocks wait in all while every request fails.
 pub(in crate::watcher) const PAYERS_WAIT: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ struct Failing {
 }
 
 impl Senders {
-    /// Names who paid the legs of `block` that are `wanted`.
+    /// Names who paid what is `matched`.
     ///
     /// # Errors
     /// A transient error while no endpoint can be asked, for at most `PAYERS_WAIT`. After that it returns `Ok`, and the
@@ -39,14 +39,13 @@ impl Senders {
     pub(in crate::watcher) async fn name<S: BlockSource>(
         &mut self,
         source: &S,
-        block: &mut Block,
-        wanted: impl Fn(&AssetTransfer) -> bool,
+        matched: &mut Matched,
         now: Timestamp,
     ) -> Result<(), SourceError> {
-        if unnamed(block, &wanted) == 0 {
+        if !matched.legs.iter().any(is_unnamed) {
             return Ok(());
         }
-        let Err(error) = name(source, block, wanted, now).await else {
+        let Err(error) = name(source, &matched.header, &mut matched.legs, now).await else {
             self.failing = None;
             return Ok(());
         };
@@ -57,26 +56,25 @@ impl Senders {
         if now.since(since) < PAYERS_WAIT {
             return Err(SourceError::transient(error));
         }
-        warn!(block = block.header.block.number, "who paid cannot be asked, and the fee payer stands in: {error}");
+        warn!(block = matched.header.block.number, "who paid cannot be asked, and the fee payer stands in: {error}");
         Ok(())
     }
 }
 
-/// Names who paid the legs of `block` that are `wanted` and whose sender the block does not show.
+/// Names who paid those of `legs` whose sender their block does not show.
 ///
 /// # Errors
 /// When no endpoint can be asked now, or when none knows a transaction of a young block yet. What could be named is
 /// named even then.
-pub(in crate::watcher) async fn name<S: BlockSource>(
+pub(in crate::watcher) async fn name<'l, S: BlockSource>(
     source: &S,
-    block: &mut Block,
-    wanted: impl Fn(&AssetTransfer) -> bool,
+    header: &Header,
+    legs: impl IntoIterator<Item = &'l mut AssetTransfer>,
     now: Timestamp,
 ) -> Result<(), SourceError> {
-    let at = block.header.block;
-    let is_young = now.since(Timestamp::from_secs(block.header.time_secs)) < YOUNG_MAX;
-    let mut legs: Vec<&mut AssetTransfer> =
-        block.transfers.iter_mut().filter(|leg| is_unnamed(leg) && wanted(leg)).collect();
+    let at = header.block;
+    let is_young = now.since(Timestamp::from_secs(header.time_secs)) < YOUNG_MAX;
+    let mut legs: Vec<&mut AssetTransfer> = legs.into_iter().filter(|leg| is_unnamed(leg)).collect();
     if legs.is_empty() {
         return Ok(());
     }
@@ -97,16 +95,7 @@ pub(in crate::watcher) async fn name<S: BlockSource>(
     })
 }
 
-/// How many legs of `block` are `wanted` and have no known sender.
-pub(in crate::watcher) fn unnamed(block: &Block, wanted: impl Fn(&AssetTransfer) -> bool) -> usize {
-    block.transfers.iter().filter(|leg| is_unnamed(leg) && wanted(leg)).count()
-}
-
-fn is_unnamed(leg: &AssetTransfer) -> bool {
+/// Whether nobody has named who paid the leg.
+pub(in crate::watcher) fn is_unnamed(leg: &AssetTransfer) -> bool {
     leg.sender_rule == SenderRule::StandIn
-}
-
-/// Whether a leg is one that will be recorded.
-pub(in crate::watcher) fn is_recorded(leg: &AssetTransfer, network: &Network, watch_list: &WatchList) -> bool {
-    watch_list.contains(&leg.recipient) && network.asset(&leg.asset).is_some()
 }

@@ -10,9 +10,10 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
-use landfall_chain::{Address, Chain};
+use landfall_chain::{Address, AssetId, Block, Chain, Network};
 
 use crate::store::{Connection, StoreError, accounts};
+use crate::watcher::books::matched::Matched;
 
 const PAGE_ROWS: u32 = 10_000;
 /// How many addresses lie side by side in one piece: nothing is copied when more come.
@@ -120,27 +121,25 @@ impl WatchList {
         self.read().contains(address)
     }
 
-    /// Those of `items` whose address is in the list. With a long list each look-up waits for memory; the look-ups of
-    /// one call wait together.
-    pub(in crate::watcher) fn among<'i, T>(&self, items: &'i [T], address: impl Fn(&T) -> &Address) -> Vec<&'i T> {
+    /// What of `block` is somebody's on the list.
+    pub(in crate::watcher) fn select(&self, network: &Network, block: &Block) -> Matched {
         let members = self.read();
-        items.iter().filter(|item| members.contains(address(item))).collect()
-    }
-
-    /// Whether one of these addresses is in the list. The list is locked meanwhile, so the iterator must not ask it.
-    pub(in crate::watcher) fn has_any<'i>(&self, addresses: impl IntoIterator<Item = &'i Address>) -> bool {
-        let members = self.read();
-        addresses.into_iter().any(|address| members.contains(address))
+        let is_listed = |asset: &AssetId| network.asset(asset).is_some();
+        Matched {
+            header: block.header,
+            proof: block.proof,
+            signers: block.signers.clone(),
+            watch_seq: members.seq,
+            legs: among(&block.transfers, |leg| members.contains(&leg.recipient) && is_listed(&leg.asset)),
+            debits: among(block.debits(), |debit| members.contains(&debit.sender) && is_listed(&debit.asset)),
+            fees: among(&block.fees, |fee| members.contains(&fee.payer)),
+            arrivals: among(&block.unattributed, |rejected| members.contains(&rejected.transfer.recipient)),
+        }
     }
 
     /// The number up to which the list holds every address.
     pub(in crate::watcher) fn seq(&self) -> u64 {
         self.read().seq
-    }
-
-    /// Whether the list holds every address up to number `seq`.
-    pub(in crate::watcher) fn is_current(&self, seq: u64) -> bool {
-        self.read().seq >= seq
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Members> {
@@ -151,4 +150,10 @@ impl WatchList {
     fn write(&self) -> RwLockWriteGuard<'_, Members> {
         self.members.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Those of `items` that are ours. With a long list each look-up waits for memory; the look-ups of one call wait
+/// together.
+fn among<T: Clone>(items: &[T], is_ours: impl Fn(&T) -> bool) -> Vec<T> {
+    items.iter().filter(|item| is_ours(item)).cloned().collect()
 }

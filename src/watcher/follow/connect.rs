@@ -6,22 +6,17 @@
 //! again in full before it is recorded if it may concern a watched address: candidates are never credited. While no
 //! second endpoint answers, one endpoint's report makes a deposit PENDING, and never CONFIRMED.
 
-use std::collections::BTreeSet;
-
 use futures_util::{StreamExt, stream};
-use landfall_chain::{
-    AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Header, Lane, Network, Proof, Read, SourceError,
-    SourceErrorKind, Tip,
-};
+use landfall_chain::{Block, BlockRef, BlockSource, Endpoints, Header, Lane, Read, SourceError, SourceErrorKind, Tip};
 
+use crate::store::StoreError;
 use crate::store::cursors::{self, Cursor};
-use crate::store::{Db, StoreError};
 use crate::time::Timestamp;
-use crate::watcher::books::leg::{WatchedLeg, prove_signer};
-use crate::watcher::books::movements::{self, Whose};
+use crate::watcher::books::Books;
+use crate::watcher::books::matched::Matched;
+use crate::watcher::books::record::Whose;
 use crate::watcher::books::replace_record::{is_weaker, take_out};
 use crate::watcher::books::senders::{self, Senders};
-use crate::watcher::books::watch_list::WatchList;
 use crate::watcher::follow::native_setting::require_setting;
 use crate::watcher::read::{FINAL_BLOCKS_KEPT, READ_BLOCKS_MAX, READS_AHEAD_MAX, TICK_BLOCKS_MAX, linked, ranges};
 use crate::watcher::settle::reported_blocks::ReportedBlocks;
@@ -40,10 +35,9 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Connected, TickError> {
-        let Watcher {
-            source, endpoints, db, network, watch_list, payers, reported, read_width, settings, absent, ..
-        } = self;
-        let mut books = Books { source, endpoints, db, network, watch_list, payers, reported };
+        let Watcher { books, endpoints, payers, reported, read_width, settings, absent, .. } = self;
+        let source = &books.source;
+        let mut writer = Writer { books, endpoints, payers, reported };
         let read = Read { proof: settings.proof, ..Read::FULL };
         // If nothing was shown right above `at`, the parent of the next block shows whether all between was skipped.
         // The numbers right above are read all the same: an endpoint that reports a block far above must not hide what
@@ -76,17 +70,19 @@ impl<S: BlockSource> Watcher<S> {
             }
             blocks.truncate(linked(&at, &blocks).len());
             stray = first.filter(|_| blocks.is_empty());
-            match books.record(&at, &mut blocks, tip.finalized, now, ticked).await {
-                Ok(last) => at = last,
+            match writer.record(&at, blocks, tip.finalized, now, ticked).await {
+                Ok((last, recorded)) => {
+                    at = last;
+                    if recorded < shown {
+                        break;
+                    }
+                }
                 Err(error) => {
                     // What stands on it is read again with it: read less at once until it can be recorded.
                     *read_width = (*read_width / 2).max(1);
                     unread = Some(put_off(error)?);
                     break;
                 }
-            }
-            if blocks.len() < shown {
-                break;
             }
         }
         drop(reads);
@@ -127,87 +123,95 @@ fn put_off(error: TickError) -> Result<SourceError, TickError> {
     }
 }
 
-/// Where blocks are recorded, and what they are matched with.
-struct Books<'w, S> {
-    source: &'w S,
+/// A block that stands on the one before it, and is to be recorded.
+struct Next {
+    block: Block,
+    matched: Matched,
+    /// One endpoint alone reports it: it is not asked for again.
+    is_alone: bool,
+}
+
+impl Next {
+    fn of<S>(books: &Books<S>, block: Block) -> Self {
+        Next { matched: books.select(&block), block, is_alone: false }
+    }
+
+    fn needs_full_read(&self, agree: usize) -> bool {
+        !self.is_alone && self.matched.needs_full_read(agree)
+    }
+
+    fn number(&self) -> u64 {
+        self.block.header.block.number
+    }
+}
+
+/// Records what is connected.
+struct Writer<'w, S> {
+    books: &'w Books<S>,
     endpoints: &'w Endpoints,
-    db: &'w Db,
-    network: &'w Network,
-    watch_list: &'w WatchList,
     payers: &'w mut Senders,
     reported: &'w mut ReportedBlocks,
 }
 
-impl<S: BlockSource> Books<'_, S> {
-    /// Records blocks that stand on `at`, what they credit, and the cursor, in one transaction; returns the last of
-    /// them. Afterwards `blocks` holds only those that were recorded.
+impl<S: BlockSource> Writer<'_, S> {
+    /// Records blocks that stand on `at`, what they credit, and the cursor, in one transaction; returns the last that
+    /// was recorded and how many were.
     async fn record(
         &mut self,
         at: &BlockRef,
-        blocks: &mut Vec<Block>,
+        blocks: Vec<Block>,
         finalized: Option<BlockRef>,
         now: Timestamp,
         ticked: &mut Ticked,
-    ) -> Result<BlockRef, TickError> {
+    ) -> Result<(BlockRef, usize), TickError> {
+        let mut next: Vec<Next> = blocks.into_iter().map(|block| Next::of(self.books, block)).collect();
         // Every turn but the last is repeated because addresses were added meanwhile.
-        let mut alone = BTreeSet::new();
         loop {
-            let seq = self.watch_list.seq();
-            self.read_hits(blocks, &mut alone).await?;
-            if blocks.is_empty() {
-                return Ok(*at);
+            self.read_in_full(&mut next).await?;
+            if next.is_empty() {
+                return Ok((*at, 0));
             }
-            self.name_payers(blocks, now).await?;
-            if let Some(last) = self.try_record(at, (seq, &alone), blocks, finalized, now, ticked).await? {
-                return Ok(last);
+            self.name_senders(&mut next, now).await?;
+            if let Some(last) = self.try_record(at, &mut next, finalized, now, ticked).await? {
+                return Ok((last, next.len()));
             }
         }
     }
 
-    /// `None` if an address that was added after `seq` requires more reading: a block in full (unless it is in
-    /// `alone`), or who paid it.
+    /// `None` if an address that was added meanwhile requires more reading: a block in full, or who paid it.
     async fn try_record(
         &mut self,
         at: &BlockRef,
-        (seq, alone): (u64, &BTreeSet<u64>),
-        blocks: &[Block],
+        next: &mut [Next],
         finalized: Option<BlockRef>,
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Option<BlockRef>, TickError> {
-        let Books { endpoints, db, network, watch_list, reported, .. } = self;
-        let chain = network.chain;
-        let mut tx = db.begin().await?;
+        let (books, chain) = (self.books, self.books.chain());
+        let mut tx = books.db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
         if cursor.at != Some(*at) {
             return Err(StoreError::Moved { chain }.into());
         }
-        require_setting(&mut tx, network).await?;
-        // The lane of the traces follows the same list: what is in it now may not have been there when the blocks were
-        // read.
-        if cursor.watch_seq > seq {
-            watch_list.follow(&mut tx).await?;
-            let is_unnamed =
-                |block: &Block| senders::unnamed(block, |leg| senders::is_recorded(leg, network, watch_list)) > 0;
-            let is_wanted = |block: &Block| {
-                let is_alone = alone.contains(&block.header.block.number);
-                !is_alone && must_be_read_in_full(block, watch_list, endpoints) || is_unnamed(block)
-            };
-            if blocks.iter().any(is_wanted) {
-                return Ok(None);
-            }
+        require_setting(&mut tx, &books.network).await?;
+        let mut is_more = false;
+        for Next { block, matched, .. } in next.iter_mut() {
+            is_more |= books.select_again(&mut tx, &cursor, block, matched).await?;
+        }
+        let agree = self.endpoints.agree();
+        let is_wanting = |next: &Next| next.needs_full_read(agree) || next.matched.legs.iter().any(senders::is_unnamed);
+        if is_more && next.iter().any(is_wanting) {
+            return Ok(None);
         }
         let (mut last, mut pending) = (*at, 0);
-        for block in blocks {
+        for Next { block, matched, .. } in next.iter() {
             if is_weaker(&mut tx, chain, block).await? {
-                take_out(&mut tx, network, block).await?;
+                take_out(&mut tx, &books.network, block).await?;
             }
-            cursors::connect(&mut tx, chain, block, !network.native.is_traced(block.header.block.number)).await?;
-            for leg in WatchedLeg::among(&block.transfers, network, watch_list) {
-                prove_signer(&block.signers, &leg.transfer.tx)?;
-                pending += u64::from(leg.record(&mut tx, block, Lane::Block, now).await?);
-            }
-            movements::record(&mut tx, network, watch_list, block, Lane::Block, Whose::WatchedNow).await?;
+            let is_traced = books.network.native.is_traced(block.header.block.number);
+            cursors::connect(&mut tx, chain, block, !is_traced).await?;
+            let door = (Lane::Block, Whose::WatchedNow);
+            pending += books.record_block(&mut tx, &cursor, matched, door, now).await?.pending;
             last = block.header.block;
         }
         Cursor::shift(&mut tx, chain, at, &last).await?;
@@ -217,25 +221,23 @@ impl<S: BlockSource> Books<'_, S> {
             cursors::prune(&mut tx, chain, below.saturating_sub(PRUNE_WINDOW), below).await?;
         }
         tx.commit().await?;
-        for block in blocks {
-            reported.keep(block, |leg| senders::is_recorded(leg, network, watch_list));
+        for Next { block, matched, .. } in next.iter() {
+            self.reported.keep(block, &matched.legs);
         }
-        ticked.connected += u64::try_from(blocks.len()).unwrap_or(u64::MAX);
+        ticked.connected += u64::try_from(next.len()).unwrap_or(u64::MAX);
         ticked.pending += pending;
         Ok(Some(last))
     }
 
     /// Names who paid what is about to be recorded. If no endpoint can be asked, that block and those above it are left
     /// for later: the blocks below do not wait.
-    async fn name_payers(&mut self, blocks: &mut Vec<Block>, now: Timestamp) -> Result<(), TickError> {
-        let Books { source, network, watch_list, payers, .. } = self;
-        for index in 0..blocks.len() {
-            let wanted = |leg: &AssetTransfer| senders::is_recorded(leg, network, watch_list);
-            match payers.name(*source, &mut blocks[index], wanted, now).await {
+    async fn name_senders(&mut self, next: &mut Vec<Next>, now: Timestamp) -> Result<(), TickError> {
+        for index in 0..next.len() {
+            match self.payers.name(&self.books.source, &mut next[index].matched, now).await {
                 Ok(()) => {}
                 Err(error) if index == 0 => return Err(error.into()),
                 Err(_) => {
-                    blocks.truncate(index);
+                    next.truncate(index);
                     break;
                 }
             }
@@ -245,27 +247,23 @@ impl<S: BlockSource> Books<'_, S> {
 
     /// Replaces blocks that may concern a watched address by full ones. If the source now shows another block, or none
     /// that is proved, that block and those above it are left for later. Blocks that one endpoint alone reports are
-    /// added to `alone`, and not asked for again.
+    /// marked so.
     ///
     /// # Errors
     /// Why not even the first of them can be read in full, or any permanent error.
-    async fn read_hits(&self, blocks: &mut Vec<Block>, alone: &mut BTreeSet<u64>) -> Result<(), TickError> {
-        let is_hit = |block: &Block| {
-            let is_alone = alone.contains(&block.header.block.number);
-            !is_alone && must_be_read_in_full(block, self.watch_list, self.endpoints)
-        };
-        let hits = blocks.iter().enumerate().filter(|(_, block)| is_hit(block));
-        let hits: Vec<(usize, u64)> = hits.map(|(index, block)| (index, block.header.block.number)).collect();
-        let source = self.source;
+    async fn read_in_full(&self, next: &mut Vec<Next>) -> Result<(), TickError> {
+        let (source, agree) = (&self.books.source, self.endpoints.agree());
+        let hits = next.iter().enumerate().filter(|(_, next)| next.needs_full_read(agree));
+        let hits: Vec<(usize, u64)> = hits.map(|(index, next)| (index, next.number())).collect();
         let mut reads = stream::iter(hits)
-            .map(async |(index, number)| (index, number, source.blocks(number..=number, Read::FULL).await))
+            .map(async |(index, number)| (index, source.blocks(number..=number, Read::FULL).await))
             .buffered(READS_AHEAD_MAX);
-        while let Some((index, number, full)) = reads.next().await {
+        while let Some((index, full)) = reads.next().await {
             let full = match full {
                 Ok(full) => full.into_iter().next(),
                 // One endpoint's report makes it PENDING, and the block says so; CONFIRMED waits for a second one.
                 Err(error) if error.is_unwitnessed => {
-                    alone.insert(number);
+                    next[index].is_alone = true;
                     continue;
                 }
                 Err(error) if index == 0 || error.kind == SourceErrorKind::Permanent => return Err(error.into()),
@@ -274,24 +272,12 @@ impl<S: BlockSource> Books<'_, S> {
             };
             // Honest endpoints may report different times of one block: a time is not part of its identity.
             let place = |block: &Block| (block.header.block, block.header.parent);
-            let Some(full) = full.filter(|full| place(full) == place(&blocks[index])) else {
-                blocks.truncate(index);
+            let Some(block) = full.filter(|full| place(full) == place(&next[index].block)) else {
+                next.truncate(index);
                 break;
             };
-            blocks[index] = full;
+            next[index] = Next::of(self.books, block);
         }
         Ok(())
     }
-}
-
-/// Whether a block whose proof is too weak to credit anything may hold something that we would record.
-fn must_be_read_in_full(block: &Block, watch_list: &WatchList, endpoints: &Endpoints) -> bool {
-    let is_candidate = match block.proof {
-        Proof::Roots | Proof::TwoEndpoints => false,
-        Proof::Bloom => true,
-        // Where one endpoint suffices, a full read proves no more.
-        Proof::OneEndpoint => endpoints.agree() > 1,
-    };
-    let paid = block.transfers.iter().flat_map(|transfer| [&transfer.recipient, &transfer.sender]);
-    is_candidate && watch_list.has_any(paid.chain(movements::concerned(block)))
 }

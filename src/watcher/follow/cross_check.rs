@@ -99,9 +99,4 @@ impl<S: BlockSource> Watcher<S> {
         cursors::prune(&mut tx, chain, from, below).await?;
         Ok(tx.commit().await?)
     }
-
-    /// Whether the block at `number`, and all below it, may count as final.
-    pub(in crate::watcher) fn is_looked_at(&self, cursor: &Cursor, number: u64) -> bool {
-        self.chain().family().has_roots() || cursor.looked >= number
-    }
 }

@@ -23,6 +23,7 @@ use sha2::{Digest, Sha256};
 use crate::store::backfills::{self, BackfillRow};
 use crate::store::{Connection, accounts, deposits};
 use crate::time::Timestamp;
+use crate::watcher::books::Books;
 use crate::watcher::past::final_range::{Full, Hit, Past};
 use crate::watcher::past::{Progress, Span, first_read};
 use crate::watcher::read::Window;
@@ -57,7 +58,7 @@ pub enum Scope {
 
 #[derive(Debug)]
 pub struct Backfill<S> {
-    watcher: Watcher<S>,
+    books: Books<S>,
     job: Job,
     /// The addresses of the scope; empty for all.
     only: BTreeSet<Address>,
@@ -92,28 +93,30 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
     /// # Errors
     /// See [`BackfillError`].
     pub async fn begin(watcher: Watcher<S>, mut job: Job) -> Result<Self, BackfillError> {
-        let (chain, search) = (watcher.chain(), watcher.source.search());
+        let lane = watcher.trace_lane();
+        let books = watcher.books;
+        let (chain, search) = (books.chain(), books.source.search());
         let reach = match job.to {
-            Some(to) => watcher.check_range(job.from, to).await?,
+            Some(to) => books.check_range(job.from, to).await?,
             None if search == Search::ByAddress && job.proof == ReadProof::Full => {
                 return Err(BackfillError::NoEnd { chain });
             }
             None if search == Search::ByRange && job.scope == Scope::All => return Err(BackfillError::NoEnd { chain }),
-            None => watcher.newest_past().await?.ok_or(BackfillError::NothingFinal { chain })?,
+            None => books.newest_past().await?.ok_or(BackfillError::NothingFinal { chain })?,
         };
         if !job.dry_run {
-            watcher.check_not_halted().await?;
+            books.check_not_halted().await?;
         }
-        let mut reader = watcher.db.read().await?;
-        watcher.watch_list.follow(&mut reader).await?;
-        let only = addresses(&watcher, &mut reader, &job.scope).await?;
+        let mut reader = books.db.read().await?;
+        books.watch_list.follow(&mut reader).await?;
+        let only = addresses(&books, &mut reader, &job.scope).await?;
         if only.is_empty() && job.to.is_none() {
             return Err(BackfillError::NoScope { chain });
         }
         drop(reader);
         let (mut until, mut has_end) = (reach, true);
         if job.to.is_none() {
-            match (search, watcher.last_unwatched(&only).await?) {
+            match (search, books.last_unwatched(&only).await?) {
                 (Search::ByRange, None) => return Err(BackfillError::NoEnd { chain }),
                 (Search::ByRange, Some(last)) => until = *job.to.insert(last),
                 (Search::ByAddress, None) => has_end = false,
@@ -124,16 +127,15 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
             }
         }
         // The number of the list as it is now: addresses that are added later are not claimed to be searched for.
-        let seq = watcher.watch_list.seq();
-        let basis = basis(&watcher, if only.is_empty() { seq } else { 0 });
-        let span = watcher.traced_span(first_read(job.from), until);
-        let lane = watcher.trace_lane().filter(|_| span.is_some());
-        let traces = lane.map(|lane| Traces { lane, window: Window::traces(), found: 0 });
+        let seq = books.watch_list.seq();
+        let basis = basis(&books, if only.is_empty() { seq } else { 0 });
+        let span = books.traced_span(first_read(job.from), until);
+        let traces = lane.filter(|_| span.is_some()).map(|lane| Traces { lane, window: Window::traces(), found: 0 });
         let progress = Progress::begun(job.from, until, span);
         let (mut roots, ahead) = (Window::roots(), VecDeque::new());
         roots.read.proof = job.proof;
         let mut backfill = Backfill {
-            watcher,
+            books,
             job,
             only,
             basis,
@@ -155,10 +157,10 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         if self.job.dry_run {
             return Ok(());
         }
-        let mut reader = self.watcher.db.read().await?;
+        let mut reader = self.books.db.read().await?;
         let mut stopped = Vec::new();
         for row in self.rows() {
-            let row = backfills::load(&mut reader, self.watcher.chain(), &row).await?;
+            let row = backfills::load(&mut reader, self.books.chain(), &row).await?;
             stopped.push(row.filter(|row| row.basis == self.basis));
         }
         // A job that is done starts again: nothing is recorded twice.
@@ -199,9 +201,9 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
             return Ok(());
         }
         if !self.job.dry_run {
-            let mut tx = self.watcher.db.begin().await?;
+            let mut tx = self.books.db.begin().await?;
             for row in self.rows() {
-                backfills::save(&mut tx, self.watcher.chain(), &row, now).await?;
+                backfills::save(&mut tx, self.books.chain(), &row, now).await?;
             }
             tx.commit().await?;
         }
@@ -212,7 +214,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
     /// of its own.
     async fn look_for_more(&mut self) -> Result<(), TickError> {
         if self.waits_for().is_some()
-            && let Some(past) = self.watcher.newest_past().await?
+            && let Some(past) = self.books.newest_past().await?
             && past >= self.progress.until
         {
             self.reach = past;
@@ -222,11 +224,11 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
 
     async fn step_roots(&mut self, now: Timestamp) -> Result<(), TickError> {
         let (next, until) = (self.progress.next, self.progress.until.min(self.reach));
-        let by_range = self.watcher.source.search() == Search::ByRange;
+        let by_range = self.books.source.search() == Search::ByRange;
         let (blocks, through) = if self.job.proof == ReadProof::Candidate && (by_range || !self.only.is_empty()) {
             self.hits().await?
         } else {
-            let Past { blocks, through } = self.watcher.final_blocks(next, until, &mut self.roots).await?;
+            let Past { blocks, through } = self.books.final_blocks(next, until, &mut self.roots).await?;
             blocks.iter().for_each(|block| self.progress.stands_on(block.proof));
             let Full { blocks, unread } = self.in_full(blocks).await?;
             (blocks, unread.map_or(through, |number| number - 1))
@@ -234,7 +236,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         if self.job.dry_run {
             self.progress.found += self.would_record(&blocks).await?;
         } else {
-            let ticked = self.watcher.credit_final(&blocks, &wanted(&self.only), now).await?;
+            let ticked = self.books.credit_final(&blocks, &wanted(&self.only), now).await?;
             self.progress.found += ticked.pending;
             self.progress.confirmed += ticked.confirmed;
         }
@@ -250,18 +252,18 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
             return Ok(Full { blocks, unread: None });
         }
         let wanted = wanted(&self.only);
-        let ours = blocks.iter().filter(|block| self.watcher.concerns(block, &wanted));
+        let ours = blocks.iter().filter(|block| self.books.concerns(block, &wanted));
         let hits: Vec<Hit> = ours.map(|block| Hit::Tied(block.header.block)).collect();
-        self.watcher.full_blocks(&hits).await
+        self.books.full_blocks(&hits).await
     }
 
     async fn step_traces(&mut self, span: Span, now: Timestamp) -> Result<(), TickError> {
         let Some(traces) = &mut self.traces else { return Ok(()) };
-        let Past { blocks, through } = self.watcher.final_blocks(span.next, span.until, &mut traces.window).await?;
+        let Past { blocks, through } = self.books.final_blocks(span.next, span.until, &mut traces.window).await?;
         let found = if self.job.dry_run {
             self.would_record(&blocks).await?
         } else {
-            let traced = self.watcher.credit_traced(&traces.lane, &blocks, &wanted(&self.only), now).await?;
+            let traced = self.books.credit_traced(&traces.lane, &blocks, &wanted(&self.only), now).await?;
             self.progress.confirmed += traced.confirmed;
             self.progress.doubted += traced.doubted;
             traced.pending
@@ -280,14 +282,14 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         let searched = match self.searched.filter(|searched| *searched >= next) {
             Some(searched) => searched,
             None => {
-                let Backfill { watcher, only, untied, .. } = self;
-                let all = |address: &Address| watcher.watch_list.contains(address);
+                let Backfill { books, only, untied, .. } = self;
+                let all = |address: &Address| books.watch_list.contains(address);
                 let watched = if only.is_empty() { Watched::Asked(&all) } else { Watched::Listed(only) };
                 let found = match untied {
                     Some(found) => found,
-                    None => untied.insert(watcher.search(next, until, watched).await?),
+                    None => untied.insert(books.search(next, until, watched).await?),
                 };
-                let scanned = watcher.scanned(next, found).await;
+                let scanned = books.scanned(next, found).await;
                 // If an endpoint contradicts the search, it is made anew.
                 if !matches!(scanned, Err(TickError::Source(_))) {
                     self.untied = None;
@@ -299,7 +301,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
             }
         };
         let hits: Vec<Hit> = self.ahead.iter().take(STEP_HITS_MAX).copied().collect();
-        let Full { blocks, unread } = self.watcher.full_blocks(&hits).await?;
+        let Full { blocks, unread } = self.books.full_blocks(&hits).await?;
         let of_these = if hits.len() < self.ahead.len() { hits.last().map(Hit::number) } else { None };
         let through = unread.map(|number| number - 1).or(of_these);
         Ok((blocks, through.unwrap_or(searched)))
@@ -307,10 +309,13 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
 
     async fn would_record(&self, blocks: &[Block]) -> Result<u64, TickError> {
         let wanted = wanted(&self.only);
-        let mut reader = self.watcher.db.read().await?;
+        let mut reader = self.books.db.read().await?;
         let mut count = 0;
-        for leg in blocks.iter().flat_map(|block| self.watcher.wanted_legs(block, &wanted)) {
-            count += u64::from(deposits::by_leg(&mut reader, &leg.hash()).await?.is_none());
+        for block in blocks {
+            let matched = self.books.select(block);
+            for leg in matched.watched_legs(&self.books.network).filter(|leg| wanted(leg.recipient())) {
+                count += u64::from(deposits::by_leg(&mut reader, &leg.hash()).await?.is_none());
+            }
         }
         Ok(count)
     }
@@ -326,7 +331,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
     }
 
     pub fn chain(&self) -> Chain {
-        self.watcher.chain()
+        self.books.chain()
     }
 
     /// The last block to read, if the job waits until that is final and `run` has read it; else `None`.
@@ -337,12 +342,12 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
 
     /// How far a search of single addresses has come, which may take long within one step.
     pub fn searching(&self) -> Option<Searching> {
-        self.watcher.source.searching()
+        self.books.source.searching()
     }
 
     /// The noun for what the progress counts.
     pub fn numbers(&self) -> &'static str {
-        self.watcher.chain().family().numbers()
+        self.books.chain().family().numbers()
     }
 
     pub fn progress(&self) -> Progress {
@@ -351,14 +356,14 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
 
     /// Whether value that moves inside of transactions is left out.
     pub fn leaves_out_inner_value(&self) -> bool {
-        self.watcher.network.leaves_out_inner_value()
+        self.books.network.leaves_out_inner_value()
     }
 
     /// Whether fees of watched payers may be left out. Where the chain itself logs its native currency, a search by
     /// logs reads no transactions, and no log shows a fee. On the OP stack transactions are read for their mints; there
     /// this is true although fees are not left out.
     pub fn leaves_out_fees(&self) -> bool {
-        let native = self.watcher.network.native;
+        let native = self.books.network.native;
         let is_logged = native.eip7708_from.is_some_and(|from| from <= self.progress.until);
         self.job.proof == ReadProof::Candidate && (is_logged || native.source == NativeSource::LogTransfer)
     }
@@ -396,12 +401,12 @@ fn wanted(only: &BTreeSet<Address>) -> impl Fn(&Address) -> bool + Sync {
 }
 
 /// The addresses of a scope; empty for all.
-async fn addresses<S: BlockSource>(
-    watcher: &Watcher<S>,
+async fn addresses<S>(
+    books: &Books<S>,
     connection: &mut impl Connection,
     scope: &Scope,
 ) -> Result<BTreeSet<Address>, BackfillError> {
-    let chain = watcher.chain();
+    let chain = books.chain();
     match scope {
         Scope::All => Ok(BTreeSet::new()),
         Scope::Account(account) => {
@@ -409,7 +414,7 @@ async fn addresses<S: BlockSource>(
             let no_address = || BackfillError::NoAddress { chain, account: account.clone() };
             if addresses.is_empty() { Err(no_address()) } else { Ok(addresses.into_iter().collect()) }
         }
-        Scope::Addresses(addresses) => match addresses.iter().find(|address| !watcher.watch_list.contains(address)) {
+        Scope::Addresses(addresses) => match addresses.iter().find(|address| !books.watch_list.contains(address)) {
             Some(address) => Err(BackfillError::NotWatched { chain, address: *address }),
             None => Ok(addresses.clone()),
         },
@@ -418,11 +423,11 @@ async fn addresses<S: BlockSource>(
 
 /// What was searched for: the number of the newest watched address (0 for a job with addresses of its own), and a hash
 /// of everything that decides credits.
-fn basis<S: BlockSource>(watcher: &Watcher<S>, seq: u64) -> String {
+fn basis<S: BlockSource>(books: &Books<S>, seq: u64) -> String {
     let mut hash = Sha256::new();
-    let mut assets: Vec<String> = watcher.network.assets.iter().map(|asset| format!("{asset:?}\n")).collect();
+    let mut assets: Vec<String> = books.network.assets.iter().map(|asset| format!("{asset:?}\n")).collect();
     assets.sort_unstable();
     assets.iter().for_each(|asset| hash.update(asset));
-    hash.update(format!("{:?}\n{}", watcher.network.native, watcher.source.rules()));
+    hash.update(format!("{:?}\n{}", books.network.native, books.source.rules()));
     format!("{seq}/{}", hex::encode(hash.finalize()))
 }

@@ -5,30 +5,29 @@
 //! Nothing is recorded of a block that contradicts our record. CONFIRMED is decided by `settle`'s own judge, in a
 //! transaction of its own. The cursor never moves.
 
-use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
-    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Found, Header, Lane, Named, Proof, Read,
-    Search, Watched,
+    Address, AddressSource, Block, BlockRef, BlockSource, Found, Header, Lane, Named, Proof, Read, Search, Watched,
 };
 
-use crate::deposit::{Deposit, DepositStatus};
+use crate::deposit::Deposit;
 use crate::store::Tx;
 use crate::store::cursors::{self, Cursor};
 use crate::store::traces::Tried;
-use crate::store::{deposits, traces, witnesses};
+use crate::store::{traces, witnesses};
 use crate::time::Timestamp;
-use crate::watcher::books::leg::{WatchedLeg, prove_signer};
-use crate::watcher::books::movements::{self, Whose};
+use crate::watcher::books::Books;
+use crate::watcher::books::matched::Matched;
+use crate::watcher::books::record::Whose;
 use crate::watcher::books::replace_record::is_weaker;
 use crate::watcher::books::senders;
 use crate::watcher::read::{READS_AHEAD_MAX, TICK_BLOCKS_MAX, ranges};
 use crate::watcher::read::{STEP_LEGS_MAX, Window, legs};
 use crate::watcher::settle::OfBlock;
 use crate::watcher::traces::witness::FinalBy;
-use crate::watcher::{TickError, Ticked, TraceLane, Traced, Watcher};
+use crate::watcher::{TickError, Ticked, TraceLane, Traced};
 
 /// How many blocks one search by logs spans.
 const SCAN_BLOCKS_MAX: u64 = 6_000;
@@ -80,7 +79,7 @@ impl Hit {
     }
 }
 
-impl<S: BlockSource> Watcher<S> {
+impl<S: BlockSource> Books<S> {
     /// Blocks `first..=to` as `window` reads them, or so many of the front as a step takes: at least one, or the proof
     /// that there is none.
     pub(in crate::watcher) async fn final_blocks(
@@ -282,11 +281,11 @@ impl<S: BlockSource> Watcher<S> {
         wanted: &(dyn Fn(&Address) -> bool + Sync),
         now: Timestamp,
     ) -> Result<Ticked, TickError> {
+        let mut matched: Vec<Matched> = blocks.iter().map(|block| self.select(block)).collect();
         // Every turn but the last is repeated because addresses were added meanwhile.
-        let mut blocks = Cow::Borrowed(blocks);
         let (pending, credited) = loop {
-            self.name_payers(&mut blocks, wanted, now).await?;
-            if let Some(recorded) = self.record_final(&blocks, Lane::Block, wanted, now).await? {
+            self.name_senders(blocks, &mut matched, wanted, now).await?;
+            if let Some(recorded) = self.record_final(blocks, &mut matched, Lane::Block, wanted, now).await? {
                 break recorded;
             }
         };
@@ -303,32 +302,22 @@ impl<S: BlockSource> Watcher<S> {
 
     /// Names who paid what is about to be recorded; where our record is replaced, for all recipients. No fee payer
     /// stands in while no endpoint can be asked: past blocks are read again.
-    async fn name_payers(
+    async fn name_senders(
         &self,
-        blocks: &mut Cow<'_, [Block]>,
+        blocks: &[Block],
+        matched: &mut [Matched],
         wanted: &(dyn Fn(&Address) -> bool + Sync),
         now: Timestamp,
     ) -> Result<(), TickError> {
-        for index in 0..blocks.len() {
-            let replaced_record = is_weaker(&mut self.db.read().await?, self.chain(), &blocks[index]).await?;
-            let wanted = |leg: &AssetTransfer| self.is_recorded(leg, &|who| replaced_record || wanted(who));
-            if senders::unnamed(&blocks[index], wanted) > 0 {
-                senders::name(&self.source, &mut blocks.to_mut()[index], wanted, now).await?;
-            }
+        for (block, matched) in blocks.iter().zip(matched) {
+            let is_replaced = is_weaker(&mut self.db.read().await?, self.chain(), block).await?;
+            let legs = matched.legs.iter_mut().filter(|leg| is_replaced || wanted(&leg.recipient));
+            senders::name(&self.source, &block.header, legs, now).await?;
         }
         Ok(())
     }
 
-    /// How many legs that would be recorded now have no known sender.
-    fn unnamed(&self, blocks: &[Block], wanted: &(dyn Fn(&Address) -> bool + Sync)) -> usize {
-        blocks.iter().map(|block| senders::unnamed(block, |leg| self.is_recorded(leg, wanted))).sum()
-    }
-
-    fn is_recorded(&self, leg: &AssetTransfer, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
-        wanted(&leg.recipient) && senders::is_recorded(leg, &self.network, &self.watch_list)
-    }
-
-    /// As [`Watcher::credit_final`], for what the traces of final blocks show: CONFIRMED only with a second witness.
+    /// As [`Books::credit_final`], for what the traces of final blocks show: CONFIRMED only with a second witness.
     pub(in crate::watcher) async fn credit_traced(
         &self,
         lane: &TraceLane<S>,
@@ -362,15 +351,16 @@ impl<S: BlockSource> Watcher<S> {
         Ok(traced)
     }
 
-    /// As [`Watcher::record_final`], for traces, which name who paid.
+    /// As [`Books::record_final`], for traces, which name who paid.
     async fn record_traced<'b>(
         &self,
         blocks: &'b [Block],
         wanted: &(dyn Fn(&Address) -> bool + Sync),
         now: Timestamp,
     ) -> Result<(u64, Vec<Credited<'b>>), TickError> {
+        let mut matched: Vec<Matched> = blocks.iter().map(|block| self.select(block)).collect();
         loop {
-            if let Some(recorded) = self.record_final(blocks, Lane::Traces, wanted, now).await? {
+            if let Some(recorded) = self.record_final(blocks, &mut matched, Lane::Traces, wanted, now).await? {
                 return Ok(recorded);
             }
         }
@@ -382,6 +372,7 @@ impl<S: BlockSource> Watcher<S> {
     async fn record_final<'b>(
         &self,
         blocks: &'b [Block],
+        matched: &mut [Matched],
         lane: Lane,
         wanted: &(dyn Fn(&Address) -> bool + Sync),
         now: Timestamp,
@@ -390,12 +381,13 @@ impl<S: BlockSource> Watcher<S> {
         self.check_not_halted().await?;
         let mut tx = self.db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
-        if !self.watch_list.is_current(cursor.watch_seq) {
-            let before = self.unnamed(blocks, wanted);
-            self.watch_list.follow(&mut tx).await?;
-            if self.unnamed(blocks, wanted) > before {
-                return Ok(None);
-            }
+        let mut is_more = false;
+        for (block, matched) in blocks.iter().zip(matched.iter_mut()) {
+            is_more |= self.select_again(&mut tx, &cursor, block, matched).await?;
+        }
+        let mut legs = matched.iter().flat_map(|matched| &matched.legs);
+        if is_more && legs.any(|leg| senders::is_unnamed(leg) && wanted(&leg.recipient)) {
+            return Ok(None);
         }
         // Above the cursor `run` connects the blocks, also if a reorg has moved the cursor below them meanwhile.
         let above = |block: &&Block| cursor.at.is_some_and(|at| block.header.block.number > at.number);
@@ -403,40 +395,33 @@ impl<S: BlockSource> Watcher<S> {
             return Err(self.contradiction(format!("the cursor has gone back below block {}", block.header.block)));
         }
         let (mut count, mut credited) = (0, Vec::new());
-        for block in blocks {
-            let is_on_record = self.check_record(&mut tx, &cursor, &block.header.block).await?;
-            let legs = self.wanted_legs(block, wanted);
-            let moves = self.moves(block, wanted);
-            if (moves || !legs.is_empty()) && !is_on_record {
+        for (block, matched) in blocks.iter().zip(matched) {
+            let at = &block.header.block;
+            let is_on_record = self.check_record(&mut tx, &cursor, at).await?;
+            if is_on_record && lane == Lane::Block && is_weaker(&mut tx, chain, block).await? {
+                count += self.replace_record(&mut tx, &cursor, block, matched, now).await?;
+            }
+            matched.keep(wanted);
+            if !matched.is_empty() && !is_on_record {
                 // Past blocks are traced here. One on record that is not traced yet stays so: `run` was asked to trace
                 // it.
                 cursors::connect(&mut tx, chain, block, true).await?;
             }
-            if is_on_record && lane == Lane::Block && is_weaker(&mut tx, chain, block).await? {
-                count += self.replace_record(&mut tx, block, now).await?;
+            if !matched.is_empty() && is_on_record && lane == Lane::Block {
+                cursors::strengthen(&mut tx, chain, at, block.proof).await?;
             }
-            if is_on_record && lane == Lane::Block && (moves || !legs.is_empty()) {
-                cursors::strengthen(&mut tx, chain, &block.header.block, block.proof).await?;
+            if lane == Lane::Traces && (is_on_record || !matched.is_empty()) {
+                traces::level(&mut tx, chain, at, block.proof).await?;
             }
-            if lane == Lane::Traces && (is_on_record || moves || !legs.is_empty()) {
-                traces::level(&mut tx, chain, &block.header.block, block.proof).await?;
-            }
-            if moves {
-                movements::record(&mut tx, &self.network, &self.watch_list, block, lane, Whose::WatchedNow).await?;
-            }
-            let mut pending = Vec::new();
-            for leg in &legs {
-                prove_signer(&block.signers, &leg.transfer.tx)?;
-                count += u64::from(leg.record(&mut tx, block, lane, now).await?);
-                let deposit = deposits::by_leg(&mut tx, &leg.hash()).await?;
-                pending.extend(deposit.filter(|deposit| deposit.status == DepositStatus::Pending));
-            }
+            let door = (lane, Whose::WatchedNow);
+            let recorded = self.record_block(&mut tx, &cursor, matched, door, now).await?;
+            count += recorded.pending;
             // A leg that was denied before and is shown now is judged anew, even if the lane comes to it first.
-            for denied in pending.iter().filter(|_| lane == Lane::Traces) {
-                witnesses::forget_denial(&mut tx, chain, denied.id, &block.header.block.hash).await?;
+            for denied in recorded.deposits.iter().filter(|_| lane == Lane::Traces) {
+                witnesses::forget_denial(&mut tx, chain, denied.id, &at.hash).await?;
             }
-            if !pending.is_empty() {
-                credited.push((block, pending));
+            if !recorded.deposits.is_empty() {
+                credited.push((block, recorded.deposits));
             }
         }
         tx.commit().await?;
@@ -459,24 +444,11 @@ impl<S: BlockSource> Watcher<S> {
         }
     }
 
-    /// Whether a watched address that is `wanted` is paid or pays in the block.
+    /// Whether a watched address that is `wanted` is paid or pays in the block, or gets what is no deposit.
     pub(in crate::watcher) fn concerns(&self, block: &Block, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
-        self.moves(block, wanted) || !self.wanted_legs(block, wanted).is_empty()
-    }
-
-    /// Whether a watched address that is `wanted` pays in the block, or gets what is no deposit.
-    fn moves(&self, block: &Block, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
-        self.watch_list.has_any(movements::concerned(block).filter(|address| wanted(address)))
-    }
-
-    pub(in crate::watcher) fn wanted_legs<'a>(
-        &'a self,
-        block: &'a Block,
-        wanted: &(dyn Fn(&Address) -> bool + Sync),
-    ) -> Vec<WatchedLeg<'a>> {
-        let mut legs = WatchedLeg::among(&block.transfers, &self.network, &self.watch_list);
-        legs.retain(|leg| wanted(leg.recipient()));
-        legs
+        let mut matched = self.select(block);
+        matched.keep(wanted);
+        !matched.is_empty()
     }
 }
 

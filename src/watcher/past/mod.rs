@@ -13,7 +13,8 @@ use landfall_chain::{Address, BlockRef, BlockSource, Chain, Proof};
 
 use crate::store::cursors::Cursor;
 use crate::store::{StoreError, accounts};
-use crate::watcher::{TickError, Watcher, halted};
+use crate::watcher::books::Books;
+use crate::watcher::{TickError, halted};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BackfillError {
@@ -102,7 +103,7 @@ impl Progress {
     }
 }
 
-impl<S: BlockSource> Watcher<S> {
+impl<S: BlockSource> Books<S> {
     /// The last block of `from..=to` that may be read: all up to it are final, and `run` has read them.
     pub(in crate::watcher) async fn check_range(&self, from: u64, to: u64) -> Result<u64, BackfillError> {
         let chain = self.chain();

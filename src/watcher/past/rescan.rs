@@ -19,6 +19,7 @@ use crate::deposit::{Deposit, DepositId, DepositStatus};
 use crate::store::cursors;
 use crate::store::{accounts, deposits};
 use crate::time::Timestamp;
+use crate::watcher::books::Books;
 use crate::watcher::books::movements::{self, Movement, Unmatched};
 use crate::watcher::books::replace_record::is_weaker;
 use crate::watcher::past::final_range::Past;
@@ -49,7 +50,7 @@ pub enum Difference {
 
 #[derive(Debug)]
 pub struct Rescan<S> {
-    watcher: Watcher<S>,
+    books: Books<S>,
     lane: Option<TraceLane<S>>,
     repair: bool,
     /// Both lanes advance together, so that one number says where to begin again.
@@ -66,16 +67,17 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
     /// # Errors
     /// See [`BackfillError`].
     pub async fn begin(watcher: Watcher<S>, from: u64, to: u64, repair: bool) -> Result<Self, BackfillError> {
-        let until = watcher.check_range(from, to).await?;
-        if repair {
-            watcher.check_not_halted().await?;
-        }
-        watcher.watch_list.follow(&mut watcher.db.read().await?).await?;
         let lane = watcher.trace_lane();
-        let traces = watcher.traced_span(first_read(from), until).filter(|_| lane.is_some());
+        let books = watcher.books;
+        let until = books.check_range(from, to).await?;
+        if repair {
+            books.check_not_halted().await?;
+        }
+        books.watch_list.follow(&mut books.db.read().await?).await?;
+        let traces = books.traced_span(first_read(from), until).filter(|_| lane.is_some());
         let progress = Progress::begun(from, until, traces);
         let (roots, traces) = (Window::roots(), Window::traces());
-        Ok(Rescan { watcher, lane, repair, progress, roots, traces, differences: Vec::new() })
+        Ok(Rescan { books, lane, repair, progress, roots, traces, differences: Vec::new() })
     }
 
     /// Reads and compares some blocks of one lane, and repairs what can be repaired if asked to.
@@ -93,19 +95,19 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
 
     async fn step_roots(&mut self, now: Timestamp) -> Result<(), TickError> {
         let Progress { next, until, .. } = self.progress;
-        let Past { blocks, through } = self.watcher.final_blocks(next, until, &mut self.roots).await?;
+        let Past { blocks, through } = self.books.final_blocks(next, until, &mut self.roots).await?;
         for block in &blocks {
             let at = block.header.block.number;
             let mut found = self.passed_over(self.progress.next, at).await?;
             found.extend(self.compare(block, Lane::Block).await?);
-            let (db, chain) = (&self.watcher.db, self.watcher.chain());
+            let (db, chain) = (&self.books.db, self.books.chain());
             // Which of two blocks is canonical is for the watcher to decide.
             let is_ours = !found.iter().any(|difference| matches!(difference, Difference::OtherBlock { .. }));
             let is_restated = self.repair && is_ours && is_weaker(&mut db.read().await?, chain, block).await?;
             if let Some(missing) = self.to_mend(&found).or_else(|| is_restated.then(Vec::new)) {
                 let one = std::slice::from_ref(block);
                 let wanted = |address: &Address| missing.contains(address);
-                let ticked = self.watcher.credit_final(one, &wanted, now).await?;
+                let ticked = self.books.credit_final(one, &wanted, now).await?;
                 self.progress.confirmed += ticked.confirmed;
             }
             self.progress.stands_on(block.proof);
@@ -119,13 +121,13 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
     }
 
     async fn step_traces(&mut self, span: Span, until: u64, now: Timestamp) -> Result<(), TickError> {
-        let Past { blocks, through } = self.watcher.final_blocks(span.next, until, &mut self.traces).await?;
+        let Past { blocks, through } = self.books.final_blocks(span.next, until, &mut self.traces).await?;
         for block in &blocks {
             let found = self.compare(block, Lane::Traces).await?;
             if let (Some(missing), Some(lane)) = (self.to_mend(&found), &self.lane) {
                 let one = std::slice::from_ref(block);
                 let wanted = |address: &Address| missing.contains(address);
-                let traced = self.watcher.credit_traced(lane, one, &wanted, now).await?;
+                let traced = self.books.credit_traced(lane, one, &wanted, now).await?;
                 self.progress.confirmed += traced.confirmed;
                 self.progress.doubted += traced.doubted;
             }
@@ -153,12 +155,12 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
     }
 
     pub fn chain(&self) -> Chain {
-        self.watcher.chain()
+        self.books.chain()
     }
 
     /// The noun for what the progress counts.
     pub fn numbers(&self) -> &'static str {
-        self.watcher.chain().family().numbers()
+        self.books.chain().family().numbers()
     }
 
     pub fn progress(&self) -> Progress {
@@ -182,8 +184,8 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
         if from >= below {
             return Ok(Vec::new());
         }
-        let (chain, mut differences) = (self.watcher.chain(), Vec::new());
-        let mut reader = self.watcher.db.read().await?;
+        let (chain, mut differences) = (self.books.chain(), Vec::new());
+        let mut reader = self.books.db.read().await?;
         for ours in cursors::canonical_in(&mut reader, chain, from, below - 1).await?.into_iter().rev() {
             let seen = deposits::in_block(&mut reader, chain, &ours.hash, Lane::Block).await?;
             let deposits = seen.into_iter().map(|deposit| (deposit.id, deposit.status)).collect();
@@ -193,8 +195,8 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
     }
 
     async fn compare(&self, block: &Block, lane: Lane) -> Result<Vec<Difference>, TickError> {
-        let (chain, at, proof) = (self.watcher.chain(), block.header.block, block.proof);
-        let mut reader = self.watcher.db.read().await?;
+        let (chain, at, proof) = (self.books.chain(), block.header.block, block.proof);
+        let mut reader = self.books.db.read().await?;
         let mut differences = Vec::new();
         match cursors::canonical_at(&mut reader, chain, at.number).await? {
             Some(ours) if ours != at.hash => {
@@ -207,7 +209,8 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
         // A leg is seen in a block once, by whichever lane was first.
         let by_roots = deposits::in_block(&mut reader, chain, &at.hash, Lane::Block).await?;
         let by_traces = deposits::in_block(&mut reader, chain, &at.hash, Lane::Traces).await?;
-        for leg in self.watcher.wanted_legs(block, &|_| true) {
+        let Books { network, watch_list, .. } = &self.books;
+        for leg in self.books.select(block).watched_legs(network) {
             let (deposit, recipient) = (leg.hash().deposit_id(), *leg.recipient());
             match deposits::by_leg(&mut reader, &leg.hash()).await? {
                 Some(Deposit { status: DepositStatus::Failed, .. }) => {
@@ -226,12 +229,11 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
             }
         }
         for deposit in if lane == Lane::Block { by_roots } else { by_traces } {
-            if !self.watcher.has_leg(block, &deposit) {
+            if !self.books.has_leg(block, &deposit) {
                 let (deposit, status) = (deposit.id, deposit.status);
                 differences.push(Difference::NotThere { block: at, deposit, status, proof });
             }
         }
-        let Watcher { network, watch_list, .. } = &self.watcher;
         for unmatched in movements::compare(&mut reader, network, watch_list, block, lane).await? {
             let Unmatched { movement, of, tx, proof, is_on_record } = unmatched;
             differences.push(match is_on_record {

@@ -2,14 +2,15 @@
 //! declared final. Each needs a block on our own chain. What only a trace shows may be confirmed here once a second
 //! witness corroborates it.
 
-use landfall_chain::{AssetId, BlockRef, BlockSource, Tier, Tip, U256};
+use landfall_chain::{AssetId, BlockRef, Tier, Tip, U256};
 
 use crate::overrides::Overrides;
 use crate::store::Reader;
 use crate::store::cursors;
 use crate::store::deposits::{self, Fits, Settleable};
 use crate::store::witnesses;
-use crate::watcher::{TickError, Watcher};
+use crate::watcher::TickError;
+use crate::watcher::books::Books;
 
 /// A deposit that may be confirmed, and by which grant, if its block is not final for all.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(in crate::watcher) struct Grant {
     pub(in crate::watcher) reason: Option<String>,
 }
 
-impl<S: BlockSource> Watcher<S> {
+impl<S> Books<S> {
     /// Deposits above `above`, the block that is final for all, that may be confirmed; at most `limit` of each kind.
     pub(in crate::watcher) async fn granted(
         &self,

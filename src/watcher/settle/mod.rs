@@ -29,8 +29,9 @@ use crate::store::witnesses::{self, SeenInTrace};
 use crate::store::{Reader, Tx, asset_facts, audit};
 use crate::time::Timestamp;
 use crate::watcher::balances::short;
+use crate::watcher::books::Books;
+use crate::watcher::books::leg::leg_in;
 use crate::watcher::books::leg::{announce, leg_of, paid_by, prove_signer};
-use crate::watcher::books::leg::{leg_in, shows};
 use crate::watcher::books::replace_record::is_weaker;
 use crate::watcher::books::senders::{self, Senders};
 use crate::watcher::settle::by_witness::{WitnessVerdict, by_witness};
@@ -99,8 +100,8 @@ impl<S: BlockSource> Watcher<S> {
         while let Some((evidence, mut of_block, is_whole)) = reads.next().await {
             let read = match evidence {
                 // Of a block that was kept since it was connected, we have only the legs.
-                Ok(Ok(mut evidence)) if is_whole => {
-                    let named = self.replaced_record(&mut evidence, &mut of_block, &mut payers, now, ticked).await?;
+                Ok(Ok(evidence)) if is_whole => {
+                    let named = self.replaced_record(&evidence, &mut of_block, &mut payers, now, ticked).await?;
                     named.map(|()| Ok(evidence))
                 }
                 evidence => evidence,
@@ -223,28 +224,27 @@ impl<S: BlockSource> Watcher<S> {
     /// connected.
     async fn replaced_record(
         &self,
-        evidence: &mut Block,
+        evidence: &Block,
         of_block: &mut OfBlock,
         payers: &mut Senders,
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Result<(), TickError>, TickError> {
-        let Watcher { source, network, watch_list, .. } = self;
         if !is_weaker(&mut self.db.read().await?, self.chain(), evidence).await? {
             return Ok(Ok(()));
         }
-        let wanted = |leg: &AssetTransfer| senders::is_recorded(leg, network, watch_list);
-        if let Err(error) = payers.name(source, evidence, wanted, now).await {
+        let mut matched = self.select(evidence);
+        if let Err(error) = payers.name(&self.source, &mut matched, now).await {
             return Ok(Err(error.into()));
         }
         let mut tx = self.db.begin().await?;
-        Cursor::lock(&mut tx, self.chain()).await?;
+        let cursor = Cursor::lock(&mut tx, self.chain()).await?;
         let block = evidence.header.block;
         if !self.is_ours(&mut tx, &block).await? {
             return Ok(Ok(()));
         }
-        watch_list.follow(&mut tx).await?;
-        ticked.pending += self.replace_record(&mut tx, evidence, now).await?;
+        self.select_again(&mut tx, &cursor, evidence, &mut matched).await?;
+        ticked.pending += self.replace_record(&mut tx, &cursor, evidence, &matched, now).await?;
         let mut deposits = deposits::in_block(&mut tx, self.chain(), &block.hash, Lane::Block).await?;
         tx.commit().await?;
         // A grant is only for the deposits that it listed.
@@ -274,7 +274,9 @@ impl<S: BlockSource> Watcher<S> {
         }
         Ok(evidence)
     }
+}
 
+impl<S: BlockSource> Books<S> {
     /// Confirms the deposits of a final block, in one transaction. It is the very block that they were seen in. So if a
     /// leg is not in it now, we read it otherwise than then: no reason to fail a deposit.
     pub(in crate::watcher) async fn judge(
@@ -358,8 +360,10 @@ impl<S: BlockSource> Watcher<S> {
             return None;
         }
         let (mut evidence, chain_ref) = (evidence.clone(), &self.network.chain_ref);
-        let wanted = |leg: &AssetTransfer| legs.contains(&leg_of(chain_ref, leg).hash());
-        if let Err(error) = senders::name(&self.source, &mut evidence, wanted, now).await {
+        let wanted =
+            |leg: &&mut AssetTransfer| senders::is_unnamed(leg) && legs.contains(&leg_of(chain_ref, leg).hash());
+        let (header, named) = (evidence.header, evidence.transfers.iter_mut().filter(wanted));
+        if let Err(error) = senders::name(&self.source, &header, named, now).await {
             let block = evidence.header.block;
             warn!(chain = %self.chain(), "who paid in final block {block} is not known, and the fee payer stands in: {error}");
         }
@@ -391,6 +395,18 @@ impl<S: BlockSource> Watcher<S> {
         Ok(excess.map_or(Ok(leg.payer()), Err))
     }
 
+    async fn is_ours(&self, tx: &mut Tx, block: &BlockRef) -> Result<bool, TickError> {
+        Ok(cursors::canonical_at(tx, self.chain(), block.number).await? == Some(block.hash))
+    }
+
+    /// An audit entry for what a watcher does because an operator asked for it.
+    pub(in crate::watcher) fn audited(&self, action: &str, what: String, reason: &str, now: Timestamp) -> AuditEntry {
+        let [actor, action, reason] = ["landfall", action, reason].map(str::to_owned);
+        AuditEntry { at: now, actor, action, chain: Some(self.chain()), what, reason }
+    }
+}
+
+impl<S: BlockSource> Watcher<S> {
     /// Judges a deposit whose height is final and that is in no block of our chain.
     async fn look_for(
         &self,
@@ -454,10 +470,6 @@ impl<S: BlockSource> Watcher<S> {
         Ok(tx.commit().await?)
     }
 
-    async fn is_ours(&self, tx: &mut Tx, block: &BlockRef) -> Result<bool, TickError> {
-        Ok(cursors::canonical_at(tx, self.chain(), block.number).await? == Some(block.hash))
-    }
-
     /// Whether the search that began at `since` is over.
     fn is_gone(&self, since: Option<Timestamp>, now: Timestamp) -> bool {
         since.is_some_and(|since| now.since(since) >= self.settings.failed_grace)
@@ -500,16 +512,6 @@ impl<S: BlockSource> Watcher<S> {
         enter(tx, deposit.fail()?, now).await?;
         ticked.failed += 1;
         Ok(())
-    }
-
-    /// An audit entry for what a watcher does because an operator asked for it.
-    pub(in crate::watcher) fn audited(&self, action: &str, what: String, reason: &str, now: Timestamp) -> AuditEntry {
-        let [actor, action, reason] = ["landfall", action, reason].map(str::to_owned);
-        AuditEntry { at: now, actor, action, chain: Some(self.chain()), what, reason }
-    }
-
-    pub(in crate::watcher) fn has_leg(&self, block: &Block, deposit: &Deposit) -> bool {
-        shows(&self.network, &block.transfers, deposit)
     }
 }
 

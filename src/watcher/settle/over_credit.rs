@@ -5,7 +5,7 @@
 //! the books of the service. Until then, what else its transaction pays to the same recipient is not confirmed beyond
 //! what the chain shows. That stays PENDING and is listed too; nothing else waits for it.
 
-use landfall_chain::{BlockRef, BlockSource, Chain, Lane};
+use landfall_chain::{BlockRef, Chain, Lane};
 use tracing::{error, info};
 
 use crate::deposit::{Deposit, DepositStatus};
@@ -14,8 +14,9 @@ use crate::store::cursors::Cursor;
 use crate::store::deposits::{self, SeenIn, Settleable};
 use crate::store::{StoreError, Tx, incidents};
 use crate::time::Timestamp;
+use crate::watcher::TickError;
+use crate::watcher::books::Books;
 use crate::watcher::settle::evidence::Excess;
-use crate::watcher::{TickError, Watcher};
 
 const KIND: IncidentKind = IncidentKind::OverCredited;
 
@@ -72,7 +73,7 @@ async fn meet(
     Ok(())
 }
 
-impl<S: BlockSource> Watcher<S> {
+impl<S> Books<S> {
     /// Resolves the incidents of deposits that are paid after all, and of those that FAILED. What only a trace shows is
     /// resolved by a person.
     pub(in crate::watcher) async fn close_over_credited(&self, now: Timestamp) -> Result<(), TickError> {

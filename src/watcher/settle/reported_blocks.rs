@@ -24,18 +24,18 @@ pub(in crate::watcher) struct ReportedBlocks {
 }
 
 impl ReportedBlocks {
-    /// Keeps the legs of `block`, which was connected, that are `wanted`.
-    pub(in crate::watcher) fn keep(&mut self, block: &Block, wanted: impl Fn(&AssetTransfer) -> bool) {
+    /// Keeps of `block`, which was connected, these legs.
+    pub(in crate::watcher) fn keep(&mut self, block: &Block, legs: &[AssetTransfer]) {
         let number = block.header.block.number;
         self.drop_at(number);
         match block.proof {
             Proof::Roots | Proof::Bloom => return,
             Proof::TwoEndpoints | Proof::OneEndpoint => {}
         }
-        let transfers: Vec<AssetTransfer> = block.transfers.iter().filter(|leg| wanted(leg)).cloned().collect();
-        if transfers.is_empty() {
+        if legs.is_empty() {
             return;
         }
+        let transfers = legs.to_vec();
         self.legs += transfers.len();
         let (txs, debits, unattributed) = (Vec::new(), Debits::Net(Vec::new()), Vec::new());
         let (fees, rejected, signers) = (Vec::new(), Vec::new(), block.signers.clone());
@@ -120,19 +120,23 @@ mod tests {
         }
     }
 
+    fn keep(reported: &mut ReportedBlocks, block: Block) {
+        reported.keep(&block, &block.transfers);
+    }
+
     #[test]
     fn only_the_very_block_counts_and_only_on_as_many_words_as_must_agree() {
         let mut reported = ReportedBlocks::default();
         for (number, proof) in [(1, Proof::TwoEndpoints), (2, Proof::OneEndpoint), (3, Proof::Roots), (4, Proof::Bloom)]
         {
-            reported.keep(&block(at(number, 7), 1, proof), |_| true);
+            keep(&mut reported, block(at(number, 7), 1, proof));
         }
         let known = |agree| (1..=4).filter(|number| reported.of(&at(*number, 7), agree).is_some()).collect::<Vec<_>>();
         assert_eq!((known(1), known(2)), (vec![1, 2], vec![1]));
         assert_eq!(reported.of(&at(1, 8), 1), None, "another block in the same slot");
-        reported.keep(&block(at(1, 8), 1, Proof::TwoEndpoints), |_| true);
+        keep(&mut reported, block(at(1, 8), 1, Proof::TwoEndpoints));
         assert!(reported.of(&at(1, 7), 1).is_none() && reported.of(&at(1, 8), 1).is_some());
-        reported.keep(&block(at(1, 7), 1, Proof::TwoEndpoints), |_| false);
+        keep(&mut reported, block(at(1, 7), 0, Proof::TwoEndpoints));
         assert!(reported.of(&at(1, 8), 1).is_none(), "connected anew, with nothing of ours");
     }
 
@@ -140,7 +144,7 @@ mod tests {
     fn the_newest_legs_are_kept_and_what_is_final_is_forgotten() {
         let mut reported = ReportedBlocks::default();
         for number in 1..=5 {
-            reported.keep(&block(at(number, 7), LEGS_MAX / 4, Proof::TwoEndpoints), |_| true);
+            keep(&mut reported, block(at(number, 7), LEGS_MAX / 4, Proof::TwoEndpoints));
         }
         let known = |reported: &ReportedBlocks| reported.blocks.keys().copied().collect::<Vec<_>>();
         assert_eq!((known(&reported), reported.legs), (vec![2, 3, 4, 5], LEGS_MAX));

@@ -21,14 +21,15 @@ pub(super) mod early_witness;
 pub(super) mod trace_again;
 pub(super) mod witness;
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
-    AddressSource, Block, BlockRef, BlockSource, Chain, Lane, Legs, Native, NativeSource, Network, Proof, Read,
-    ReadProof, Retry, with_causes,
+    AddressSource, Block, BlockRef, BlockSource, Lane, Legs, Native, NativeSource, Network, Proof, Read, ReadProof,
+    Retry, with_causes,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -36,11 +37,10 @@ use tracing::{error, info, warn};
 
 use crate::store::cursors::{self, Cursor};
 use crate::store::traces::TraceFailure;
-use crate::store::{Db, StoreError, accounts, native_settings, traces, witnesses};
+use crate::store::{Db, StoreError, native_settings, traces, witnesses};
 use crate::time::{Clock, Pulse, Timestamp};
-use crate::watcher::books::leg::{WatchedLeg, prove_signer};
-use crate::watcher::books::movements::{self, Whose};
-use crate::watcher::books::watch_list::WatchList;
+use crate::watcher::books::Books;
+use crate::watcher::books::record::Whose;
 use crate::watcher::error::or_reason;
 use crate::watcher::read::FINAL_BLOCKS_KEPT;
 use crate::watcher::traces::trace_again::Again;
@@ -64,11 +64,8 @@ pub(in crate::watcher) const LISTED: Read =
 
 #[derive(Debug)]
 pub struct TraceLane<S> {
-    pub(in crate::watcher) source: S,
-    pub(in crate::watcher) db: Db,
-    pub(in crate::watcher) network: Network,
+    books: Books<S>,
     pub(in crate::watcher) settings: Settings,
-    watch_list: WatchList,
     /// When a block was last traced, by this worker's clock.
     traced_at: AtomicI64,
     /// Until when one endpoint is asked alone.
@@ -133,21 +130,20 @@ fn read_from(native: &Native) -> Option<u64> {
     }
 }
 
+/// Source, store, network and watch list are the lane's own.
+impl<S> Deref for TraceLane<S> {
+    type Target = Books<S>;
+
+    fn deref(&self) -> &Books<S> {
+        &self.books
+    }
+}
+
 impl<S> TraceLane<S> {
-    pub(in crate::watcher) fn new(
-        source: S,
-        db: Db,
-        network: Network,
-        settings: Settings,
-        watch_list: WatchList,
-    ) -> Self {
+    pub(in crate::watcher) fn new(books: Books<S>, settings: Settings) -> Self {
         let (traced_at, alone_until) = (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
         let again = Mutex::default();
-        TraceLane { source, db, network, settings, watch_list, traced_at, alone_until, again }
-    }
-
-    pub(in crate::watcher) fn chain(&self) -> Chain {
-        self.network.chain
+        TraceLane { books, settings, traced_at, alone_until, again }
     }
 
     pub(in crate::watcher) fn again(&self) -> MutexGuard<'_, Again> {
@@ -413,27 +409,16 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         now: Timestamp,
         traced: &mut Traced,
     ) -> Result<bool, TickError> {
-        let (chain, at, network) = (self.chain(), &block.header.block, &self.network);
-        let lane = self.lane_of(at.number);
+        let (chain, at) = (self.chain(), &block.header.block);
+        let mut matched = self.select(block);
         let mut tx = self.db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
         if cursors::canonical_at(&mut tx, chain, at.number).await? != Some(at.hash) {
             return Ok(false);
         }
-        if !self.watch_list.is_current(cursor.watch_seq) {
-            self.watch_list.follow(&mut tx).await?;
-        }
-        let (mut pending, mut concerns_us) = (0, false);
-        for leg in WatchedLeg::among(&block.transfers, network, &self.watch_list) {
-            // The list is newer than the block: an address that was added later is watched from a later block.
-            let from = accounts::watched_from(&mut tx, chain, &leg.transfer.recipient).await?;
-            if from.is_some_and(|from| from <= at.number) {
-                prove_signer(&block.signers, &leg.transfer.tx)?;
-                pending += u64::from(leg.record(&mut tx, block, lane, now).await?);
-                concerns_us = true;
-            }
-        }
-        concerns_us |= movements::record(&mut tx, network, &self.watch_list, block, lane, Whose::WatchedThen).await?;
+        self.select_again(&mut tx, &cursor, block, &mut matched).await?;
+        let door = (self.lane_of(at.number), Whose::WatchedThen);
+        let recorded = self.record_block(&mut tx, &cursor, &matched, door, now).await?;
         if reading == Reading::Whole {
             traces::mark(&mut tx, chain, at, block.proof).await?;
             // The other lane has kept it for this one and does not return to it.
@@ -444,8 +429,8 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         }
         tx.commit().await?;
         traced.traced += u64::from(reading == Reading::Whole);
-        traced.pending += pending;
-        Ok(concerns_us)
+        traced.pending += recorded.pending;
+        Ok(recorded.concerns_us)
     }
 
     fn log(&self, reason: &str) {
