@@ -15,7 +15,7 @@ use landfall_chain::{BlockRef, EndpointStatus, Fate, Finality, Network, Refused,
 use crate::deposit::Deposit;
 use crate::store::status::LastStatus;
 use crate::time::Timestamp;
-use crate::watcher::settle::unanswered;
+use crate::watcher::settle::missing::unanswered;
 
 /// How long the node's own tag may stand still: it moves in steps of up to 7 minutes, and waits for L1 on a rollup.
 const TAG_STALL: Duration = Duration::from_secs(30 * 60);

@@ -16,6 +16,7 @@ use crate::store::{
 use crate::time::Timestamp;
 use crate::watcher::read::FINAL_BLOCKS_KEPT;
 use crate::watcher::settle::over_credit;
+use crate::watcher::settle::verdict::audited;
 use crate::watcher::{Replaced, TickError, Ticked, Watcher};
 
 /// How many headers the first read backwards covers; each further one covers four times as many, up to the maximum.
@@ -277,7 +278,7 @@ impl<S: BlockSource> Watcher<S> {
             }
         }
         let what = format!("blocks above {fork_point} are taken back although they counted as final");
-        audit::append(tx, &self.audited("accepted_reorg", what, reason, now)).await?;
+        audit::append(tx, &audited(self.chain(), "accepted_reorg", what, reason, now)).await?;
         Ok(())
     }
 

@@ -15,7 +15,6 @@ use landfall_chain::{
 use crate::deposit::Deposit;
 use crate::store::Tx;
 use crate::store::cursors::{self, Cursor};
-use crate::store::traces::Tried;
 use crate::store::{traces, witnesses};
 use crate::time::Timestamp;
 use crate::watcher::books::Books;
@@ -25,8 +24,8 @@ use crate::watcher::books::replace_record::is_weaker;
 use crate::watcher::books::senders;
 use crate::watcher::read::{READS_AHEAD_MAX, TICK_BLOCKS_MAX, ranges};
 use crate::watcher::read::{STEP_LEGS_MAX, Window, legs};
-use crate::watcher::settle::OfBlock;
-use crate::watcher::traces::witness::FinalBy;
+use crate::watcher::settle::verdict::{FinalBy, OfBlock};
+use crate::watcher::traces::early_witness::of_all;
 use crate::watcher::{TickError, Ticked, TraceLane, Traced};
 
 /// How many blocks one search by logs spans.
@@ -295,7 +294,8 @@ impl<S: BlockSource> Books<S> {
         // turn.
         let is_settled = |block: &Block| cursor.at.is_none() || self.is_looked_at(&cursor, block.header.block.number);
         for (block, pending) in credited.into_iter().filter(|(block, _)| is_settled(block)) {
-            self.judge(block, OfBlock::final_for_all(block.header.block, pending), now, &mut ticked).await?;
+            let of_block = OfBlock::final_by(FinalBy::Source, block.header.block, pending);
+            self.judge(block, of_block, now, &mut ticked).await?;
         }
         Ok(ticked)
     }
@@ -331,22 +331,22 @@ impl<S: BlockSource> Books<S> {
         let (pending, credited) = self.record_traced(blocks, wanted, now).await?;
         let mut traced = Traced { pending, ..Traced::default() };
         for (block, mut deposits) in credited {
-            let evidence = match lane.reported_evidence(&block.header.block).await? {
-                Ok(evidence) => evidence,
-                Err(why) => {
-                    let tried = Tried { block: Some(block.header.block.hash), is_final: true, at: now };
-                    lane.doubt_all(deposits, &why, tried, &mut traced).await?;
-                    continue;
+            let doubted = match lane.reported_evidence(&block.header.block).await? {
+                Ok(evidence) => {
+                    // A fuller read may show what the first one hid.
+                    let again = std::slice::from_ref(&evidence.traces);
+                    let (pending, more) = self.record_traced(again, wanted, now).await?;
+                    traced.pending += pending;
+                    let more: Vec<Deposit> = more.into_iter().flat_map(|(_, deposits)| deposits).collect();
+                    deposits.retain(|deposit| more.iter().all(|more| more.id != deposit.id));
+                    deposits.extend(more);
+                    lane.keep_witnesses(&evidence, &mut traced).await?
                 }
+                Err(why) => of_all(deposits.clone(), &why),
             };
-            // A fuller read may show what the first one hid.
-            let again = std::slice::from_ref(&evidence.traces);
-            let (pending, more) = self.record_traced(again, wanted, now).await?;
-            traced.pending += pending;
-            let more: Vec<Deposit> = more.into_iter().flat_map(|(_, deposits)| deposits).collect();
-            deposits.retain(|deposit| more.iter().all(|more| more.id != deposit.id));
-            deposits.extend(more);
-            lane.judge(&evidence, &deposits, FinalBy::Tie, now, &mut traced).await?;
+            let seen_in = block.header.block;
+            let of_block = OfBlock { seen_in, lane: Lane::Traces, deposits, final_by: FinalBy::Source };
+            lane.judge(of_block, doubted, now, &mut traced).await?;
         }
         Ok(traced)
     }

@@ -16,11 +16,11 @@ use landfall_chain::{
 
 use crate::deposit::{Deposit, DepositId, DepositStatus, LegHash};
 use crate::store::witnesses::{SeenInTrace, WitnessedBy};
-use crate::store::{Connection, StoreError, Tx, movements, witnesses};
+use crate::store::{Connection, StoreError, movements, witnesses};
 use crate::watcher::TickError;
 use crate::watcher::books::leg::shows;
 use crate::watcher::books::leg::{leg_of, prove_signer};
-use crate::watcher::settle::evidence::{Excess, paid_in_tx};
+use crate::watcher::settle::evidence::{paid_in_block, paid_in_tx};
 use crate::watcher::traces::TraceLane;
 use crate::watcher::traces::choices::{Choices, Equal, choices};
 use crate::watcher::traces::witness::Evidence;
@@ -376,49 +376,6 @@ async fn contradicted(
         return Ok(Some(format!("deposit {}, {what}", deposit.id)));
     }
     Ok(None)
-}
-/// What `transfers` of a block pay to the deposit's recipient in its asset.
-pub(in crate::watcher) fn paid_in_block(transfers: &[AssetTransfer], deposit: &Deposit) -> U256 {
-    let is_same = |leg: &&AssetTransfer| (leg.asset, leg.recipient) == (deposit.asset, deposit.recipient);
-    transfers.iter().filter(is_same).fold(U256::ZERO, |sum, leg| sum.saturating_add(leg.amount))
-}
-
-/// What would be credited in excess if the deposit became CONFIRMED; `None` if nothing. Traces never CONFIRM more for
-/// an address in one block than was `paid` to it inside of the transactions. Otherwise two readings that report the
-/// same value in different transactions would credit it twice.
-pub(in crate::watcher) async fn guard_block_sum(
-    tx: &mut Tx,
-    network: &Network,
-    block: &BlockRef,
-    paid: U256,
-    deposit: &Deposit,
-) -> Result<Option<Excess>, StoreError> {
-    let sighted = sighted(tx, network, block, &deposit.recipient).await?;
-    let confirmed = sighted.iter().map(|sighted| &sighted.deposit);
-    let mut same = confirmed.filter(|it| it.status == DepositStatus::Confirmed && it.asset == deposit.asset);
-    let credited = same.try_fold(deposit.amount, |sum, confirmed| sum.checked_add(confirmed.amount));
-    let of = format!("the inside of the transactions of block {}", block.number);
-    Ok(Excess::unless_paid(credited, paid, of))
-}
-
-/// The same for a deposit that the chain's own logs show in the block `roots`. A trace may have reported the block
-/// before. If what was CONFIRMED by it is not among the logs, the same value would be credited twice.
-pub(in crate::watcher) async fn guard_logged(
-    tx: &mut Tx,
-    network: &Network,
-    roots: &Block,
-    deposit: &Deposit,
-) -> Result<Option<Excess>, StoreError> {
-    let block = roots.header.block;
-    if deposit.asset != AssetId::Native || !network.native.is_logged(block.number) {
-        return Ok(None);
-    }
-    let sighted = sighted(tx, network, &block, &deposit.recipient).await?;
-    let confirmed = sighted.iter().map(|sighted| &sighted.deposit).filter(|it| it.status == DepositStatus::Confirmed);
-    let mut denied = confirmed.filter(|it| it.asset == deposit.asset && !shows(network, &roots.transfers, it));
-    let paid = paid_in_block(&roots.transfers, deposit);
-    let credited = denied.try_fold(paid, |sum, denied| sum.checked_add(denied.amount));
-    Ok(Excess::unless_paid(credited, paid, format!("block {}", block.number)))
 }
 
 async fn sighted(

@@ -3,13 +3,14 @@
 //!
 //! Promises: what is believed is kept with the sighting, for one block only. A block that concerns none of our
 //! addresses costs no request, any other two light ones for each `ADDRESSES_MAX` addresses. What is doubtful is tried
-//! again with growing pauses while its block is not final. Nothing is settled here: a leg that is denied fails when the
-//! block is final, not before. After each reading that adds a leg, all legs to its address are judged anew.
+//! again with growing pauses, here while its block is not final (`witness` does it afterwards). Nothing is settled here:
+//! a leg that is denied fails when the block is final, not before. After each reading that adds a leg, all legs to its
+//! address are judged anew.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use landfall_chain::{Address, AddressSource, Block, BlockHash, BlockRef, BlockSource, Lane, U256};
+use landfall_chain::{Address, AddressSource, Block, BlockHash, BlockRef, BlockSource, Lane};
 use tracing::warn;
 
 use crate::deposit::{Deposit, DepositId, DepositStatus};
@@ -21,6 +22,7 @@ use crate::store::{Tx, movements, witnesses};
 use crate::time::Timestamp;
 use crate::watcher::TickError;
 use crate::watcher::error::or_reason;
+use crate::watcher::settle::verdict::Doubted;
 use crate::watcher::traces::balances::{Belief, Judged, Judgement, States};
 use crate::watcher::traces::witness::Evidence;
 use crate::watcher::traces::{Reading, TraceLane, Traced};
@@ -31,16 +33,6 @@ const TICK_AGAIN_MAX: usize = 8;
 
 /// For how many addresses the states are requested at once: where a node refuses many, each try gets further.
 const ADDRESSES_MAX: usize = 25;
-
-/// A deposit that is neither believed nor denied yet.
-#[derive(Clone, Debug)]
-pub(in crate::watcher) struct Doubted {
-    pub(in crate::watcher) deposit: Deposit,
-    pub(in crate::watcher) why: String,
-    /// How much the balances allow to have been paid to its recipient inside of the block's transactions, in base
-    /// units; `None` where they cannot decide.
-    pub(in crate::watcher) allowed: Option<U256>,
-}
 
 impl<S: BlockSource + AddressSource> TraceLane<S> {
     /// Seeks the witness of deposits in blocks that are not final yet. `fresh` are readings that were just made: they
@@ -102,7 +94,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     }
 
     /// Judges by a new reading.
-    async fn witness_again(
+    pub(in crate::watcher) async fn witness_again(
         &self,
         block: &BlockRef,
         deposits: Vec<Deposit>,

@@ -1,7 +1,8 @@
 //! Settles what only a trace shows. A trace is an endpoint's report, so a final block is not enough: balances must
 //! agree, or two endpoints of different engines (`balances`).
 //!
-//! What was believed when the block was traced (`early_witness`) needs no trace here (`settle::by_witness`).
+//! A deposit is judged by the witness that was kept of it (`settle::verdict`), usually when the block was traced
+//! (`early_witness`). One without a witness first seeks it here.
 //! Promises: what is doubtful stays PENDING, with a reason that operators see, and is tried again with growing pauses;
 //! doubt alone never makes it FAILED. A leg that was never paid is FAILED as soon as balances exclude it, or two
 //! engines deny it. What the roots prove never waits here.
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_chain::{Address, AddressSource, Block, BlockRef, BlockSource, Fate, Inside, Lane, Read, Retry};
+use landfall_chain::{Address, AddressSource, Block, BlockRef, BlockSource, Inside, Lane, Read, Retry};
 use tracing::warn;
 
 use crate::deposit::{Deposit, DepositStatus};
@@ -22,9 +23,10 @@ use crate::store::{Tx, traces, witnesses};
 use crate::time::Timestamp;
 use crate::watcher::books::leg::shows;
 use crate::watcher::error::or_reason;
-use crate::watcher::settle::{enter, unanswered};
+use crate::watcher::settle::missing::{Found, Leg, Search, Untraced, final_block, leg_by_roots, settle_missing};
+use crate::watcher::settle::verdict::{self, Doubted, FinalBy, OfBlock, Settled};
 use crate::watcher::traces::balances::Belief;
-use crate::watcher::traces::early_witness::{Doubted, of_all};
+use crate::watcher::traces::early_witness::of_all;
 use crate::watcher::traces::{Reading, TraceLane, Traced};
 use crate::watcher::{TickError, halted};
 
@@ -44,23 +46,6 @@ pub(in crate::watcher) struct Evidence {
     /// What is proved of the same block, and who reported its traces.
     pub(in crate::watcher) inside: Arc<Inside>,
     pub(in crate::watcher) reading: Reading,
-}
-
-/// What proves that a block is final.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::watcher) enum FinalBy {
-    /// Our record: it is not above the newest final block of our chain.
-    Record,
-    /// The caller has tied it to what the source calls final, even above our chain.
-    Tie,
-}
-
-/// What is to become of a deposit that is in no block of ours.
-enum Outcome {
-    Seen(BlockRef, Lane),
-    Failed(String),
-    /// Nothing is known yet; the reason, if there is one to report.
-    Waits(Option<String>),
 }
 
 impl<S: BlockSource + AddressSource> TraceLane<S> {
@@ -93,7 +78,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(())
     }
 
-    /// Settles the deposits of one final block: by their kept witnesses, or by a trace that is read again.
+    /// Settles the deposits of one final block by their witnesses, which are sought first where there are none.
     async fn settle_block(
         &self,
         block: &BlockRef,
@@ -101,35 +86,43 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         now: Timestamp,
         traced: &mut Traced,
     ) -> Result<(), TickError> {
-        let tried = Tried { block: Some(block.hash), is_final: true, at: now };
-        let sighted = witnesses::in_block(&mut self.db.read().await?, self.chain(), &block.hash).await?;
+        let seen = witnesses::in_block(&mut self.db.read().await?, self.chain(), &block.hash).await?;
         // If one deposit to an address is undecided, all deposits to it are judged anew.
         let is_open = |it: &SeenInTrace| it.kept.is_none() && it.deposit.status == DepositStatus::Pending;
-        let open: HashSet<Address> = sighted.iter().filter(|it| is_open(it)).map(|it| it.deposit.recipient).collect();
-        let (others, kept): (Vec<Deposit>, Vec<Deposit>) =
-            deposits.into_iter().partition(|it| open.contains(&it.recipient));
-        if !kept.is_empty() {
-            match or_reason(self.read_again(block, Read::FULL).await)? {
-                Ok(roots) => self.judge_kept(&roots, &kept, FinalBy::Record, now, traced).await?,
-                Err(why) => self.doubt_all(kept, &why, tried, traced).await?,
+        let open: HashSet<Address> = seen.iter().filter(|it| is_open(it)).map(|it| it.deposit.recipient).collect();
+        let undecided: Vec<Deposit> = deposits.iter().filter(|it| open.contains(&it.recipient)).cloned().collect();
+        let doubted = match self.not_traced(block) {
+            _ if undecided.is_empty() => Vec::new(),
+            Some(why) => of_all(undecided, &why),
+            None => self.witness_again(block, undecided, now, traced).await?,
+        };
+        let of_block = OfBlock { seen_in: *block, lane: Lane::Traces, deposits, final_by: FinalBy::Record };
+        self.judge(of_block, doubted, now, traced).await
+    }
+
+    /// Judges the deposits of a final block by its roots and what is kept of its trace. Those that are `doubted`, for
+    /// which a witness was sought in vain, are put off.
+    pub(in crate::watcher) async fn judge(
+        &self,
+        mut of_block: OfBlock,
+        mut doubted: Vec<Doubted>,
+        now: Timestamp,
+        traced: &mut Traced,
+    ) -> Result<(), TickError> {
+        let block = of_block.seen_in;
+        doubted.retain(|doubted| of_block.deposits.iter().any(|deposit| deposit.id == doubted.deposit.id));
+        of_block.deposits.retain(|deposit| doubted.iter().all(|doubted| deposit.id != doubted.deposit.id));
+        if !of_block.deposits.is_empty() {
+            match or_reason(self.read_again(&block, Read::FULL).await)? {
+                Ok(roots) => {
+                    let settled = verdict::judge(&self.db, &self.network, &roots, of_block, now).await?;
+                    doubted.extend(traced.take_in(settled));
+                }
+                Err(why) => doubted.extend(of_all(of_block.deposits, &why)),
             }
         }
-        if others.is_empty() {
-            return Ok(());
-        }
-        if let Some(why) = self.not_traced(block) {
-            return self.doubt_all(others, &why, tried, traced).await;
-        }
-        match self.reported_evidence(block).await? {
-            Ok(evidence) => {
-                // A fuller read may show what the first one hid.
-                let mut again = Traced::default();
-                self.record(&evidence.traces, evidence.reading, now, &mut again).await?;
-                traced.pending += again.pending;
-                self.judge(&evidence, &others, FinalBy::Record, now, traced).await
-            }
-            Err(why) => self.doubt_all(others, &why, tried, traced).await,
-        }
+        let tried = Tried { block: Some(block.hash), is_final: true, at: now };
+        self.put_off_witness(doubted, tried, traced).await
     }
 
     /// The evidence of a block; the inner error says why it cannot be read.
@@ -149,24 +142,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(Evidence { traces, inside, reading })
     }
 
-    /// Settles those `deposits` of a final block that are known to be paid or not paid; puts the others off.
-    pub(in crate::watcher) async fn judge(
-        &self,
-        evidence: &Evidence,
-        deposits: &[Deposit],
-        final_by: FinalBy,
-        now: Timestamp,
-        traced: &mut Traced,
-    ) -> Result<(), TickError> {
-        let roots = &evidence.inside.roots;
-        let mut doubted = self.keep_witnesses(evidence, traced).await?;
-        self.judge_kept(roots, deposits, final_by, now, traced).await?;
-        doubted.retain(|doubted| deposits.iter().any(|deposit| deposit.id == doubted.deposit.id));
-        let tried = Tried { block: Some(roots.header.block.hash), is_final: true, at: now };
-        self.put_off_witness(doubted, tried, traced).await
-    }
-
-    /// Judges a deposit of a trace whose height is final and that is in no block of our chain.
+    /// Looks for a deposit in no block of ours, and settles it by what is found.
     async fn look_for(
         &self,
         missing: Missing,
@@ -174,106 +150,60 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         now: Timestamp,
         traced: &mut Traced,
     ) -> Result<(), TickError> {
-        let chain = self.chain();
-        let outcome = if traces::is_given_up(&mut self.db.read().await?, missing.deposit.id).await? {
-            Outcome::Failed("a person decided that it was not paid".to_owned())
-        } else {
-            let outcome = or_reason(self.outcome(&missing, finalized, now).await)?;
-            outcome.unwrap_or_else(|why| Outcome::Waits(Some(why)))
+        let Missing { deposit, since } = missing;
+        let mut reader = self.db.read().await?;
+        let is_given_up = traces::is_given_up(&mut reader, deposit.id).await?;
+        // A block that is not traced yet may hold what no trace has shown so far.
+        let untraced = match traces::are_untraced(&mut reader, self.chain(), 0..=finalized.number).await? {
+            false => Untraced::None,
+            true => self.never_traced().map_or(Untraced::Some, Untraced::Forever),
         };
-        let Missing { deposit, .. } = missing;
-        let mut tx = self.db.begin().await?;
-        Cursor::lock(&mut tx, chain).await?;
-        // Connected again meanwhile, or settled by another process? Then it is no longer missing.
-        if !deposits::is_missing(&mut tx, &deposit, Lane::Traces, finalized.number).await? {
-            return Ok(());
-        }
-        match outcome {
-            Outcome::Seen(block, lane) => {
-                if cursors::canonical_at(&mut tx, chain, block.number).await? == Some(block.hash) {
-                    deposits::include(&mut tx, &deposit, &block, lane).await?;
-                }
-            }
-            // A deposit of an unlisted asset is not judged: we would not see its leg if it were there.
-            Outcome::Failed(why) if self.network.asset(&deposit.asset).is_some() => {
-                self.fail(&mut tx, deposit, &why, now, traced).await?;
-            }
-            Outcome::Failed(_) | Outcome::Waits(None) => {
-                deposits::miss(&mut tx, deposit.id, finalized.number, now).await?;
-            }
-            Outcome::Waits(Some(why)) => {
-                deposits::miss(&mut tx, deposit.id, finalized.number, now).await?;
-                let tried = Tried { block: None, is_final: true, at: now };
-                self.doubt(&mut tx, &Doubted { deposit, why, allowed: None }, tried, traced).await?;
-            }
-        }
-        Ok(tx.commit().await?)
+        drop(reader);
+        let found = match is_given_up {
+            true => Found::GivenUp,
+            false => or_reason(self.find(&deposit, finalized).await)?.unwrap_or_else(Found::Failed),
+        };
+        let is_over = since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
+        let search = Search { lane: Lane::Traces, untraced, is_over };
+        let case = (deposit, found, search);
+        let settled = settle_missing(&self.db, &self.network, case, finalized, now).await?;
+        let tried = Tried { block: None, is_final: true, at: now };
+        let doubted = traced.take_in(settled);
+        self.put_off_witness(doubted, tried, traced).await
     }
 
-    async fn outcome(&self, missing: &Missing, finalized: &BlockRef, now: Timestamp) -> Result<Outcome, TickError> {
-        let Missing { deposit, since } = missing;
-        // A block that is not traced yet may hold what no trace has shown so far.
-        let are_untraced = traces::are_untraced(&mut self.db.read().await?, self.chain(), 0..=finalized.number).await?;
-        let gone = since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
-        let nowhere = || match gone {
-            _ if are_untraced => Outcome::Waits(self.never_traced()),
-            true => Outcome::Failed("its transaction stayed in no block".to_owned()),
-            false => Outcome::Waits(None),
-        };
-        let block = match self.source.fate(&deposit.tx, finalized).await? {
-            Fate::Superseded(_) if are_untraced => return Ok(Outcome::Waits(self.never_traced())),
-            Fate::Superseded(by) => {
-                return Ok(Outcome::Failed(format!("another transaction took its place by final block {}", by.number)));
-            }
-            Fate::In(block) if block.number > finalized.number => return Ok(Outcome::Waits(None)),
-            Fate::In(block) => block,
-            Fate::Unknown => return Ok(nowhere()),
-            // No verdict: another endpoint may know it.
-            Fate::Unanswered { why, .. } => return Ok(Outcome::Waits(gone.then(|| unanswered(deposit, &why)))),
-        };
-        match cursors::canonical_at(&mut self.db.read().await?, self.chain(), block.number).await? {
-            Some(ours) if ours == block.hash => {}
-            // The index is stale.
-            Some(_) => return Ok(nowhere()),
-            None => {
-                return Ok(Outcome::Waits(Some(format!("it is in block {block}, which is not on record (any more)"))));
-            }
+    async fn find(&self, deposit: &Deposit, finalized: &BlockRef) -> Result<Found, TickError> {
+        let fate = self.source.fate(&deposit.tx, finalized).await?;
+        let Some(block) = final_block(&fate, finalized) else { return Ok(Found::Nowhere(fate)) };
+        let ours = cursors::canonical_at(&mut self.db.read().await?, self.chain(), block.number).await?;
+        if ours != Some(block.hash) {
+            return Ok(Found::Unread(block));
         }
         let roots = self.read_again(&block, Read::FULL).await?;
-        if !roots.txs.contains(&deposit.tx.id) {
-            return Ok(nowhere());
-        }
-        self.outcome_in(roots, deposit).await
+        let leg = match leg_by_roots(&self.network, &roots, deposit) {
+            Leg::Missing if !self.network.native.is_logged(block.number) => self.leg_inside(&block, deposit).await?,
+            leg => leg,
+        };
+        Ok(Found::In(block, leg))
     }
 
-    /// The outcome for a deposit whose transaction is in a final block of ours.
-    async fn outcome_in(&self, roots: Block, deposit: &Deposit) -> Result<Outcome, TickError> {
-        let block = roots.header.block;
-        let without = Outcome::Failed(format!("its transaction is in final block {} without it", block.number));
-        if shows(&self.network, &roots.transfers, deposit) {
-            return Ok(Outcome::Seen(block, Lane::Block));
+    /// What the traces of a block of ours show of a deposit whose transaction is there.
+    async fn leg_inside(&self, block: &BlockRef, deposit: &Deposit) -> Result<Leg, TickError> {
+        if let Some(why) = self.not_traced(block) {
+            return Ok(Leg::Doubtful(why));
         }
-        if self.network.native.is_logged(block.number) {
-            return Ok(without);
-        }
-        if let Some(why) = self.not_traced(&block) {
-            return Ok(Outcome::Waits(Some(why)));
-        }
-        let (traces, reading) = self.read_traces(&block).await?;
+        let (traces, reading) = self.read_traces(block).await?;
         let evidence = self.evidence_of(traces, reading)?;
         if shows(&self.network, &evidence.traces.transfers, deposit) {
-            return Ok(Outcome::Seen(block, Lane::Traces));
+            return Ok(Leg::Shown(Lane::Traces));
         }
+        let doubtful = |why: String| {
+            Leg::Doubtful(format!("the trace of final block {} does not show it, and {why}", block.number))
+        };
         Ok(match self.belief_in(&evidence, deposit).await? {
-            Belief::NotPaid(_) => without,
-            Belief::Paid(_) => Outcome::Waits(Some(format!(
-                "the trace of final block {} does not show it, and the balances of its recipient say that it was paid",
-                block.number
-            ))),
-            Belief::Doubtful(why) => Outcome::Waits(Some(format!(
-                "the trace of final block {} does not show it, and that alone does not decide: {why}",
-                block.number
-            ))),
+            Belief::NotPaid(_) => Leg::Missing,
+            Belief::Paid(_) => doubtful("the balances of its recipient say that it was paid".to_owned()),
+            Belief::Doubtful(why) => doubtful(format!("that alone does not decide: {why}")),
         })
     }
 
@@ -289,29 +219,27 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(judged.map_or_else(|| Belief::Doubtful("it was not judged".to_owned()), |judged| judged.belief))
     }
 
-    pub(in crate::watcher) async fn fail(
-        &self,
-        tx: &mut Tx,
-        deposit: Deposit,
-        why: &str,
-        now: Timestamp,
-        traced: &mut Traced,
-    ) -> Result<(), TickError> {
-        warn!(chain = %self.chain(), tx = %deposit.tx.id, "deposit {} failed: {why}", deposit.id);
-        traces::settled(tx, deposit.id).await?;
-        enter(tx, deposit.fail()?, now).await?;
-        traced.failed += 1;
-        Ok(())
+    /// Why the block's trace is not read; `None` where it is.
+    pub(in crate::watcher) fn not_traced(&self, block: &BlockRef) -> Option<String> {
+        let (chain, number) = (self.chain(), block.number);
+        (!self.network.native.is_traced(number)).then(|| {
+            format!(
+                "block {number} is not traced any more, by chains.{chain}.native or chains.{chain}.eip7708_from, and its trace \
+                 had no second witness before; have it traced again until this is settled, or, where the chain's own logs \
+                 tell what moves inside of transactions, read the block again (landfall backfill)"
+            )
+        })
     }
 
-    pub(in crate::watcher) async fn doubt_all(
-        &self,
-        deposits: Vec<Deposit>,
-        why: &str,
-        tried: Tried,
-        traced: &mut Traced,
-    ) -> Result<(), TickError> {
-        self.put_off_witness(of_all(deposits, why), tried, traced).await
+    /// Why blocks that were connected to be traced stay untraced; `None` where the lane will still come to them.
+    fn never_traced(&self) -> Option<String> {
+        let chain = self.chain();
+        (!self.is_traced()).then(|| {
+            format!(
+                "it is in no block of ours, and blocks that may show it were to be traced and are not any more, by \
+                 chains.{chain}.native; have them traced again until this is settled"
+            )
+        })
     }
 
     /// Puts a deposit off, and logs the first time.
@@ -329,6 +257,15 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         }
         traced.doubted += 1;
         Ok(())
+    }
+}
+
+impl Traced {
+    /// Counts what was settled; returns what is to be put off.
+    fn take_in(&mut self, Settled { confirmed, failed, doubted }: Settled) -> Vec<Doubted> {
+        self.confirmed += confirmed;
+        self.failed += failed;
+        doubted
     }
 }
 
