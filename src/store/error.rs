@@ -34,7 +34,7 @@ pub enum StoreError {
     Inconsistent { what: &'static str, reason: String },
 }
 
-/// What the engine says, without the line of PostgreSQL's own source, which tells an operator nothing.
+/// What the engine says, without the line of PostgreSQL's own source, which is of no use to an operator.
 #[derive(Debug)]
 pub struct SqlError(sqlx::Error);
 

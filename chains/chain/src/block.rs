@@ -109,8 +109,8 @@ pub struct Fee {
     pub payer: Address,
     /// All of it: execution, blobs, and what a rollup adds for L1.
     pub amount: U256,
-    /// Whether the block's roots prove all of it. If not, one part is the node's word: the cost of a blob, or what a
-    /// rollup adds.
+    /// Whether the block's roots prove all of it. If not, one part is only what the node reported: the cost of a blob,
+    /// or what a rollup adds.
     pub proved: bool,
 }
 

@@ -5,9 +5,10 @@
 //! - `assets`: what a listed mint is, as the chain has it; [`mint`]: what its account says
 //! - `holdings`: what owners hold of the listed assets, as endpoints report it alike
 //! - `search`, `signatures`: in which slots single addresses were named
-//! - `quorum`: blocks that two endpoints must report alike; [`digest`]: what of a block is compared; `readings`: what
-//!   one endpoint reported of blocks before; `second_wait`: how long the second is waited for; [`sample`]: which
-//!   blocks are compared although they concern nobody; `cross_check`: what is read again before it counts as final
+//! - `quorum`: blocks that two endpoints must report alike; [`digest`]: what of a block is compared
+//! - `readings`: what one endpoint reported of blocks before; `second_wait`: how long the second is waited for
+//! - [`sample`]: which blocks are compared although they concern nobody; `cross_check`: what is read again before it
+//!   counts as final
 //! - `walk`: slots are read in order, and linked by their parents
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
 //! - [`rules`]: what is listed, and whether wrapped SOL counts as SOL; [`options`]: what an operator sets beside the

@@ -1,9 +1,9 @@
 //! Compares two readings of what an address holds with the record between them: what was held and what came must equal
 //! what left and what is held.
 //!
-//! A difference is told to a person and is never a deposit: no block names it, so nothing proves whose it is. Coinbase
-//! tips and genesis come without a transaction. A token that keeps a fee or rebases moves other amounts than its logs
-//! say. An endpoint may have left out what no other was asked for. Nothing halts for it.
+//! A difference is reported to a person and is never a deposit: no block names it, so nothing proves whose it is.
+//! Coinbase tips and genesis come without a transaction. A token that keeps a fee or rebases moves other amounts than
+//! its logs say. An endpoint may have left out what no other was asked for. Nothing halts for it.
 //!
 //! Promises: readings are compared only if every movement between them is seen, so that honest endpoints and a plain
 //! token make no entry. Tokens and Solana's SOL are always compared, however blocks are proved: even by logs, what a

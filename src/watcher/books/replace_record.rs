@@ -23,7 +23,7 @@ use crate::watcher::books::matched::Matched;
 use crate::watcher::books::movements;
 use crate::watcher::books::record::Whose;
 
-/// Whether two report `block`, and our record of it stands on one endpoint's word.
+/// Whether two report `block`, and only one endpoint reported our record of it.
 pub(in crate::watcher) async fn is_weaker(
     connection: &mut impl Connection,
     chain: Chain,
