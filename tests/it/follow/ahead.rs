@@ -6,20 +6,19 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use landfall::deposit::DepositStatus::Confirmed;
 use landfall::store::cursors::Cursor;
 use landfall::time::Timestamp;
 use landfall::watcher::{Backfill, Job, Rescan, Scope, Settings, Start, Watcher};
-use landfall_chain::{
-    AccountState, Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Fate, Found, Header,
-    Lane, Network, Payer, Read, ReadProof, Search, SourceError, Tip, TxRef, U256, Watched,
-};
+use landfall_chain::{Block, BlockSource, Endpoints, Lane, Network, Read, ReadProof, SourceError, U256};
 use landfall_evm::EvmSource;
 use landfall_node::{Chain, LogLimits, Server, Tx};
 use landfall_sim::{Fault, SimChain, SimLeg, SimTx};
 
 use crate::harness::follower::{self, Mode};
 use crate::harness::postgres::{ENGINES, Engine, TestStore};
+use crate::harness::through::{OnTheWay, Through};
 use crate::harness::world::{CHAIN, FAILED_GRACE, World, address, network, watch};
 
 const ALICE: u8 = 0xa1;
@@ -35,12 +34,9 @@ fn payment(number: u64) -> SimTx {
     SimTx::new(address(PAYER), number, vec![leg(address(PAYER), address(ALICE), number)])
 }
 
-/// A chain whose reads take a while, and are counted while they are under way.
-#[derive(Clone)]
-struct Slow {
-    chain: SimChain,
-    under_way: Arc<Mutex<UnderWay>>,
-}
+/// Reads take a while, and are counted while they are under way.
+#[derive(Default)]
+struct Slow(Mutex<UnderWay>);
 
 #[derive(Default)]
 struct UnderWay {
@@ -52,20 +48,16 @@ struct UnderWay {
 }
 
 impl Slow {
-    fn new(chain: SimChain) -> Self {
-        Slow { chain, under_way: Arc::default() }
-    }
-
     /// The most reads at once, and the most blocks of the roots and of the traces.
     fn most(&self) -> (usize, [u64; 2]) {
-        let under_way = self.under_way.lock().unwrap();
+        let under_way = self.0.lock().unwrap();
         (under_way.most_reads, under_way.most)
     }
 
     async fn counted<T>(&self, range: &RangeInclusive<u64>, lane: Lane, read: impl Future<Output = T>) -> T {
         let (width, lane) = (range.end() - range.start() + 1, usize::from(lane == Lane::Traces));
         {
-            let mut under_way = self.under_way.lock().unwrap();
+            let mut under_way = self.0.lock().unwrap();
             under_way.reads += 1;
             under_way.blocks[lane] += width;
             under_way.most_reads = under_way.most_reads.max(under_way.reads);
@@ -73,60 +65,21 @@ impl Slow {
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
         let read = read.await;
-        let mut under_way = self.under_way.lock().unwrap();
+        let mut under_way = self.0.lock().unwrap();
         under_way.reads -= 1;
         under_way.blocks[lane] -= width;
         read
     }
 }
 
-impl BlockSource for Slow {
-    async fn tip(&self) -> Result<Tip, SourceError> {
-        self.chain.tip().await
-    }
-
-    async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
-        self.chain.headers(range).await
-    }
-
-    async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
-        self.counted(&range, read.lane, BlockSource::blocks(&self.chain, range.clone(), read)).await
-    }
-
-    async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
-        self.chain.final_at(number).await
-    }
-
-    async fn cross_check(
-        &self,
-        below: &BlockRef,
+impl OnTheWay for Slow {
+    fn blocks<'a>(
+        &'a self,
+        chain: &'a SimChain,
         range: RangeInclusive<u64>,
-        ours: &[BlockRef],
-        may_come: bool,
-    ) -> Result<Option<u64>, SourceError> {
-        self.chain.cross_check(below, range, ours, may_come).await
-    }
-
-    async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
-        self.chain.payers(block, transfers).await
-    }
-
-    async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
-        self.chain.fate(tx, at).await
-    }
-}
-
-impl AddressSource for Slow {
-    fn search(&self) -> Search {
-        self.chain.search()
-    }
-
-    async fn candidates(&self, range: RangeInclusive<u64>, watched: Watched<'_>) -> Result<Found, SourceError> {
-        self.chain.candidates(range, watched).await
-    }
-
-    async fn account_states(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<AccountState>, SourceError> {
-        self.chain.account_states(addresses, at).await
+        read: Read,
+    ) -> BoxFuture<'a, Result<Vec<Block>, SourceError>> {
+        Box::pin(async move { self.counted(&range, read.lane, BlockSource::blocks(chain, range.clone(), read)).await })
     }
 }
 
@@ -148,29 +101,31 @@ async fn a_long_stop_is_caught_up_with_a_bounded_number_of_blocks_at_once_in_eve
         world.chain.mine(vec![payment(number)]);
     });
     world.chain.mine_empty(10);
-    let source = Slow::new(world.chain.clone());
+    let slow = Arc::new(Slow::default());
+    let source = Through::new(&world.chain, slow.clone());
     let new = || watcher(source.clone(), &world.store, world.network.clone());
     let (mut following, mut ticks) = (new(), 0);
     while !following.tick(world.now()).await.unwrap().caught_up {
         ticks += 1;
     }
     assert_eq!(ticks, 7, "100 blocks at a time");
-    assert_eq!(source.most(), (READS_MAX, [BLOCKS_MAX, 0]));
+    assert_eq!(slow.most(), (READS_MAX, [BLOCKS_MAX, 0]));
     let lane = following.trace_lane().unwrap();
     while lane.tick(world.now()).await.unwrap().more {}
-    assert!(source.most().1[1] <= TRACED_MAX);
+    assert!(slow.most().1[1] <= TRACED_MAX);
 
     for proof in PROOFS {
         let store = TestStore::fresh(Engine::Sqlite).await;
         watch(&store.db, "alice", address(ALICE), world.now()).await;
-        let source = Slow::new(world.chain.clone());
+        let slow = Arc::new(Slow::default());
+        let source = Through::new(&world.chain, slow.clone());
         let past = watcher(source.clone(), &store, world.network.clone());
         let mut backfill = Backfill::begin(past, job(700, proof)).await.unwrap();
         while !backfill.is_done() {
             backfill.step(world.now()).await.unwrap();
         }
         assert_eq!((backfill.progress().found, backfill.progress().confirmed), (700, 700));
-        let (reads, [roots, traced]) = source.most();
+        let (reads, [roots, traced]) = slow.most();
         assert!(reads <= READS_MAX && roots <= BLOCKS_MAX && traced == TRACED_MAX, "{reads} {roots} {traced}");
 
         let mut rescan =
@@ -179,7 +134,7 @@ async fn a_long_stop_is_caught_up_with_a_bounded_number_of_blocks_at_once_in_eve
             rescan.step(world.now()).await.unwrap();
         }
         assert_eq!(rescan.take_differences(), []);
-        let (reads, [roots, traced]) = source.most();
+        let (reads, [roots, traced]) = slow.most();
         assert!(reads <= READS_MAX && roots <= BLOCKS_MAX && traced == TRACED_MAX, "{reads} {roots} {traced}");
     }
     world.abandon();
@@ -207,7 +162,7 @@ async fn numbers_that_a_chain_skipped_hold_up_neither_the_watcher_nor_a_backfill
         let store = TestStore::fresh(engine).await;
         watch(&store.db, "alice", address(ALICE), world.now()).await;
         let to = world.chain.finalized().unwrap().number;
-        let past = watcher(world.chain.clone(), &store, network());
+        let past = watcher(world.pool.clone(), &store, network());
         let mut backfill = Backfill::begin(past, job(to, ReadProof::Full)).await;
         let backfill = backfill.as_mut().unwrap();
         while !backfill.is_done() {

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use landfall::account::{AccountType, NewAccount};
 use landfall::registry;
 use landfall::store::Db;
 use landfall::store::cursors::Cursor;
 use landfall::watcher::{Backfill, Job, Scope, Settings, Start, Watcher};
 use landfall_chain::{
-    AccountState, Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Fate, Found, Header,
-    Payer, Read, ReadProof, Search, SenderRule, SourceError, Tip, TxRef, Watched,
+    AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Header, Payer, Read, ReadProof, SenderRule, SourceError,
 };
 use landfall_sim::{SimChain, SimLeg, SimTx};
 
 use crate::harness::postgres::{Engine, TestStore};
+use crate::harness::through::{OnTheWay, Through};
 use crate::harness::world::{CHAIN, FAILED_GRACE, World, address, network};
 
 const ALICE: u8 = 0xa1;
@@ -26,93 +27,71 @@ const PAYER: u8 = 0x01;
 
 type Change = dyn Fn(u64, &RangeInclusive<u64>, Vec<Header>) -> Vec<Header> + Send + Sync;
 
-#[derive(Clone)]
 struct Changed {
-    chain: SimChain,
     /// What becomes of a list of headers; reported is how often it was asked for before.
-    headers: Arc<Change>,
-    lists: Arc<AtomicU64>,
+    headers: Box<Change>,
+    lists: AtomicU64,
     /// To whom Carol is added when it is asked who paid, and how many legs that was asked of.
     db: Db,
-    named: Arc<AtomicU64>,
+    named: AtomicU64,
 }
 
-impl Changed {
-    fn new(
-        world: &World,
-        headers: impl Fn(u64, &RangeInclusive<u64>, Vec<Header>) -> Vec<Header> + Send + Sync + 'static,
-    ) -> Self {
-        let (lists, named) = (Arc::default(), Arc::default());
-        Changed { chain: world.chain.clone(), headers: Arc::new(headers), lists, db: world.db().clone(), named }
-    }
-
-    fn watcher(self, start: u64) -> Watcher<Changed> {
-        let (start, proof, poll) = (Start::Number(start), ReadProof::Full, Duration::from_millis(10));
-        let settings =
-            Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
-        let db = self.db.clone();
-        Watcher::new(self, Endpoints::new(["sim".to_owned()]), db, network(), settings)
-    }
+/// A watcher of the world's chain whose answers are changed.
+fn watcher(
+    world: &World,
+    start: u64,
+    headers: impl Fn(u64, &RangeInclusive<u64>, Vec<Header>) -> Vec<Header> + Send + Sync + 'static,
+) -> Watcher<Through> {
+    let (start, proof, poll) = (Start::Number(start), ReadProof::Full, Duration::from_millis(10));
+    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
+    let (headers, db) = (Box::new(headers), world.db().clone());
+    let changed = Changed { headers, lists: AtomicU64::new(0), db: db.clone(), named: AtomicU64::new(0) };
+    let source = Through::new(&world.chain, Arc::new(changed));
+    Watcher::new(source, Endpoints::new(["sim".to_owned()]), db, network(), settings)
 }
 
-impl BlockSource for Changed {
-    async fn tip(&self) -> Result<Tip, SourceError> {
-        self.chain.tip().await
-    }
-
-    async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
-        let times = self.lists.fetch_add(1, Ordering::Relaxed);
-        Ok((self.headers)(times, &range, self.chain.headers(range.clone()).await?))
+impl OnTheWay for Changed {
+    fn headers<'a>(
+        &'a self,
+        chain: &'a SimChain,
+        range: RangeInclusive<u64>,
+    ) -> BoxFuture<'a, Result<Vec<Header>, SourceError>> {
+        Box::pin(async move {
+            let times = self.lists.fetch_add(1, Ordering::Relaxed);
+            Ok((self.headers)(times, &range, BlockSource::headers(chain, range.clone()).await?))
+        })
     }
 
     /// No block shows who paid.
-    async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
-        let mut blocks = BlockSource::blocks(&self.chain, range, read).await?;
-        for leg in blocks.iter_mut().flat_map(|block| &mut block.transfers) {
-            leg.sender_rule = SenderRule::StandIn;
-        }
-        Ok(blocks)
-    }
-
-    async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
-        self.chain.final_at(number).await
-    }
-
-    async fn cross_check(
-        &self,
-        below: &BlockRef,
+    fn blocks<'a>(
+        &'a self,
+        chain: &'a SimChain,
         range: RangeInclusive<u64>,
-        ours: &[BlockRef],
-        may_come: bool,
-    ) -> Result<Option<u64>, SourceError> {
-        self.chain.cross_check(below, range, ours, may_come).await
+        read: Read,
+    ) -> BoxFuture<'a, Result<Vec<Block>, SourceError>> {
+        Box::pin(async move {
+            let mut blocks = BlockSource::blocks(chain, range, read).await?;
+            for leg in blocks.iter_mut().flat_map(|block| &mut block.transfers) {
+                leg.sender_rule = SenderRule::StandIn;
+            }
+            Ok(blocks)
+        })
     }
 
-    async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
-        self.chain.fate(tx, at).await
-    }
-
-    async fn payers(&self, _: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
-        if self.named.fetch_add(1, Ordering::Relaxed) == 0 {
-            let (id, addresses) = ("carol".to_owned(), [(CHAIN, address(CAROL))].into());
-            let carol = NewAccount { id, identity_id: None, kind: AccountType::Segregated, addresses };
-            registry::add_accounts(&self.db, &[carol], landfall::time::Timestamp::EPOCH).await.unwrap();
-        }
-        Ok(transfers.iter().map(|leg| Payer { sender: leg.sender, rule: SenderRule::Instruction }).collect())
-    }
-}
-
-impl AddressSource for Changed {
-    fn search(&self) -> Search {
-        self.chain.search()
-    }
-
-    async fn candidates(&self, range: RangeInclusive<u64>, watched: Watched<'_>) -> Result<Found, SourceError> {
-        self.chain.candidates(range, watched).await
-    }
-
-    async fn account_states(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<AccountState>, SourceError> {
-        self.chain.account_states(addresses, at).await
+    fn payers<'a>(
+        &'a self,
+        _: &'a SimChain,
+        _: &'a BlockRef,
+        transfers: &'a [AssetTransfer],
+    ) -> BoxFuture<'a, Result<Vec<Payer>, SourceError>> {
+        Box::pin(async move {
+            if self.named.fetch_add(1, Ordering::Relaxed) == 0 {
+                let (id, addresses) = ("carol".to_owned(), [(CHAIN, address(CAROL))].into());
+                let carol = NewAccount { id, identity_id: None, kind: AccountType::Segregated, addresses };
+                registry::add_accounts(&self.db, &[carol], landfall::time::Timestamp::EPOCH).await.unwrap();
+            }
+            Ok(transfers.iter().map(|leg| Payer { sender: leg.sender, rule: SenderRule::Instruction }).collect())
+        })
     }
 }
 
@@ -129,9 +108,8 @@ async fn who_paid_an_address_that_is_added_while_a_past_block_is_credited_is_ask
     world.chain.mine_empty(20);
     world.catch_up().await;
     world.watch("alice", address(ALICE)).await;
-    let source = Changed::new(&world, whole);
     let job = Job { from: 1, to: Some(10), proof: ReadProof::Full, scope: Scope::All, dry_run: false };
-    let mut backfill = Backfill::begin(source.watcher(1), job).await.unwrap();
+    let mut backfill = Backfill::begin(watcher(&world, 1, whole), job).await.unwrap();
     for _ in 0..10 {
         backfill.step(world.now()).await.unwrap();
     }
@@ -165,17 +143,16 @@ async fn a_list_that_leaves_out_the_first_block_to_watch_is_no_place_to_start_fr
         let is_alone = asked.start() == asked.end();
         number == 4 || !is_alone && (5..=6).contains(&number)
     };
-    let source = Changed::new(&world, move |_, asked, mut headers| {
+    let mut watcher = watcher(&world, 5, move |_, asked, mut headers| {
         headers.retain(|header| !hidden(header.block.number, asked));
         headers
     });
-    let mut watcher = source.watcher(5);
     for _ in 0..3 {
         let error = watcher.tick(world.now()).await.unwrap_err();
         assert!(error.may_pass(), "{error}");
         assert_eq!(cursor(&world).await, None);
     }
-    let mut watcher = Changed::new(&world, whole).watcher(5);
+    let mut watcher = self::watcher(&world, 5, whole);
     while !watcher.tick(world.now()).await.unwrap().caught_up {}
     assert_eq!(world.deposits().await.len(), 1);
     world.abandon();
@@ -185,8 +162,7 @@ async fn a_list_that_leaves_out_the_first_block_to_watch_is_no_place_to_start_fr
 async fn the_block_to_start_above_is_named_by_the_one_that_stands_on_it() {
     let world = paying_at_5().await;
     // It is left out where it is asked for first.
-    let source = Changed::new(&world, |times, _, headers| if times == 0 { Vec::new() } else { headers });
-    let mut watcher = source.watcher(5);
+    let mut watcher = watcher(&world, 5, |times, _, headers| if times == 0 { Vec::new() } else { headers });
     watcher.tick(world.now()).await.unwrap();
     assert_eq!(world.deposits().await.len(), 1);
     world.abandon();

@@ -1,19 +1,16 @@
 //! Nothing is FAILED while an endpoint that may know its transaction cannot be asked, in both lanes and families. An
 //! alarm names the deposit and the endpoint, until the endpoint answers or is taken out of the configuration.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use landfall::deposit::DepositStatus::{Failed, Pending};
 use landfall::store::cursors::Cursor;
 use landfall::watcher::explain::{ExplainError, explain};
 use landfall::watcher::{Settings, Start, TraceLane, Watcher};
-use landfall_chain::{
-    AccountState, Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Family, Fate, Found,
-    Header, Payer, Read, ReadProof, Search, SourceError, Tip, TxId, TxRef, Watched,
-};
+use landfall_chain::{BlockRef, BlockSource, Endpoints, Family, Fate, ReadProof, SourceError, TxId, TxRef};
 use landfall_cluster::{Fault, Ledger as Cluster, When};
 use landfall_evm::EvmSource;
 use landfall_node::{Chain, Server};
@@ -24,6 +21,7 @@ use crate::harness::follower::{Mode, network};
 use crate::harness::postgres::{ENGINES, Engine, TestStore};
 use crate::harness::solana_ledger::Ledger;
 use crate::harness::solana_line::{CHAIN as SOLANA, Line, source, with};
+use crate::harness::through::{OnTheWay, Through};
 use crate::harness::world::{FAILED_GRACE, FINALITY_DEPTH, World, address, report};
 
 const ALICE: u8 = 0xa1;
@@ -135,72 +133,31 @@ async fn a_transaction_of_an_evm_chain_is_not_unknown_to_explain_while_an_endpoi
     assert!(error.to_string().contains(servers[1].id()), "{error}");
 }
 
-/// The simulated chain, where an endpoint that may know transactions cannot be asked while `silent` says so.
-#[derive(Clone, Debug)]
-struct Deaf {
-    chain: SimChain,
-    silent: Arc<AtomicBool>,
-}
+/// An endpoint that may know transactions cannot be asked while this says so.
+struct Silent(Arc<AtomicBool>);
 
-impl BlockSource for Deaf {
-    async fn tip(&self) -> Result<Tip, SourceError> {
-        self.chain.tip().await
-    }
-
-    async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
-        self.chain.headers(range).await
-    }
-
-    async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
-        BlockSource::blocks(&self.chain, range, read).await
-    }
-
-    async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
-        self.chain.final_at(number).await
-    }
-
-    async fn cross_check(
-        &self,
-        below: &BlockRef,
-        range: RangeInclusive<u64>,
-        ours: &[BlockRef],
-        may_come: bool,
-    ) -> Result<Option<u64>, SourceError> {
-        self.chain.cross_check(below, range, ours, may_come).await
-    }
-
-    async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
-        self.chain.payers(block, transfers).await
-    }
-
-    async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
-        let (endpoints, why) = ("gone:8545".to_owned(), "endpoint gone:8545 is gone".to_owned());
-        match self.chain.fate(tx, at).await? {
-            Fate::Unknown if self.silent.load(Ordering::Relaxed) => Ok(Fate::Unanswered { endpoints, why }),
-            fate => Ok(fate),
-        }
-    }
-}
-
-impl AddressSource for Deaf {
-    fn search(&self) -> Search {
-        self.chain.search()
-    }
-
-    async fn candidates(&self, range: RangeInclusive<u64>, watched: Watched<'_>) -> Result<Found, SourceError> {
-        self.chain.candidates(range, watched).await
-    }
-
-    async fn account_states(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<AccountState>, SourceError> {
-        self.chain.account_states(addresses, at).await
+impl OnTheWay for Silent {
+    fn fate<'a>(
+        &'a self,
+        chain: &'a SimChain,
+        tx: &'a TxRef,
+        at: &'a BlockRef,
+    ) -> BoxFuture<'a, Result<Fate, SourceError>> {
+        Box::pin(async move {
+            let (endpoints, why) = ("gone:8545".to_owned(), "endpoint gone:8545 is gone".to_owned());
+            match BlockSource::fate(chain, tx, at).await? {
+                Fate::Unknown if self.0.load(Ordering::Relaxed) => Ok(Fate::Unanswered { endpoints, why }),
+                fate => Ok(fate),
+            }
+        })
     }
 }
 
 /// A watcher of the world's chain and store, and its lane of the traces, before such endpoints.
-fn before(world: &World, silent: &Arc<AtomicBool>) -> (Watcher<Deaf>, TraceLane<Deaf>) {
+fn before(world: &World, silent: &Arc<AtomicBool>) -> (Watcher<Through>, TraceLane<Through>) {
     let (start, proof, poll) = (Start::Number(1), ReadProof::Full, Duration::from_millis(10));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
-    let source = Deaf { chain: world.chain.clone(), silent: Arc::clone(silent) };
+    let source = Through::new(&world.chain, Arc::new(Silent(Arc::clone(silent))));
     let endpoints = Endpoints::new(["sim".to_owned()]);
     let watcher = Watcher::new(source, endpoints, world.db().clone(), world.network.clone(), settings);
     let lane = watcher.trace_lane().expect("a network that is traced");

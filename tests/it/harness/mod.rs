@@ -8,4 +8,5 @@ pub(crate) mod nats_double;
 pub(crate) mod postgres;
 pub(crate) mod solana_ledger;
 pub(crate) mod solana_line;
+pub(crate) mod through;
 pub(crate) mod world;

@@ -7,6 +7,7 @@
 //! `tests/live/sandbox.rs` has both in one process with real nodes, and without trouble.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall::operator::Operator;
@@ -92,10 +93,13 @@ impl Pair {
         let mut pair = Pair { mined, server, node, store, block, stop, running };
         let solana = source(&[&pair.node]);
         let endpoints = solana.endpoints();
-        pair.follow(Watcher::new(solana, endpoints, pair.db(), network(SOLANA).unwrap(), settings(11)), SOLANA);
+        pair.follow(
+            Watcher::new(Arc::new(solana), endpoints, pair.db(), network(SOLANA).unwrap(), settings(11)),
+            SOLANA,
+        );
         let evm = EvmSource::new(facts.clone(), &[pair.server.url().parse().unwrap()]).unwrap();
         let endpoints = evm.endpoints();
-        pair.follow(Watcher::new(evm, endpoints, pair.db(), facts, settings(1)), world::CHAIN);
+        pair.follow(Watcher::new(Arc::new(evm), endpoints, pair.db(), facts, settings(1)), world::CHAIN);
         let (mined, ledger, stop) = (pair.mined.clone(), pair.node.ledger(), pair.stop.clone());
         pair.running.spawn(async move {
             while !stop.is_cancelled() {

@@ -11,6 +11,7 @@ pub(crate) mod run;
 pub(crate) mod senders;
 pub(crate) mod slots;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
@@ -36,33 +37,33 @@ pub(crate) fn payment() -> Tx {
     Tx::sol(7, PAYER, OURS, 2_000_000)
 }
 
-async fn watcher(node: &Node, store: &TestStore) -> Watcher<SolanaSource> {
+async fn watcher(node: &Node, store: &TestStore) -> Watcher<Arc<SolanaSource>> {
     watcher_from(11, node, store).await
 }
 
-async fn watcher_from(start: u64, node: &Node, store: &TestStore) -> Watcher<SolanaSource> {
+async fn watcher_from(start: u64, node: &Node, store: &TestStore) -> Watcher<Arc<SolanaSource>> {
     watcher_of(start, ReadProof::Candidate, &[node], store).await
 }
 
-async fn watcher_of(start: u64, proof: ReadProof, nodes: &[&Node], store: &TestStore) -> Watcher<SolanaSource> {
+async fn watcher_of(start: u64, proof: ReadProof, nodes: &[&Node], store: &TestStore) -> Watcher<Arc<SolanaSource>> {
     let addresses = [(Chain::SolanaMainnet, OURS)].into();
     let id = "ours".to_owned();
     let account = NewAccount { id, identity_id: None, kind: AccountType::Segregated, addresses };
     registry::add_accounts(&store.db, &[account], NOW).await.unwrap();
     let (start, poll) = (Start::Number(start), Duration::from_millis(10));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
-    let source = source(nodes);
+    let source = Arc::new(source(nodes));
     let endpoints = source.endpoints();
     Watcher::new(source, endpoints, store.db.clone(), network(Chain::SolanaMainnet).unwrap(), settings)
 }
 
-async fn tick(watcher: &mut Watcher<SolanaSource>) -> Ticked {
+async fn tick(watcher: &mut Watcher<Arc<SolanaSource>>) -> Ticked {
     watcher.tick(NOW).await.unwrap()
 }
 
 /// How many blocks five ticks disconnect and how many deposits they confirm. While a fork is found, one may end in an
 /// error.
-async fn five_ticks(watcher: &mut Watcher<SolanaSource>) -> (u64, u64) {
+async fn five_ticks(watcher: &mut Watcher<Arc<SolanaSource>>) -> (u64, u64) {
     let (mut disconnected, mut confirmed) = (0, 0);
     for _ in 0..5 {
         let ticked = watcher.tick(NOW).await.unwrap_or_default();

@@ -2,6 +2,7 @@
 //! what a deposit is based on, and only what two call final is CONFIRMED.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
@@ -35,7 +36,7 @@ struct Scene {
     nodes: Vec<Node>,
     endpoints: Endpoints,
     store: TestStore,
-    watcher: Watcher<SolanaSource>,
+    watcher: Watcher<Arc<SolanaSource>>,
     now: Timestamp,
 }
 
@@ -58,11 +59,11 @@ fn one_more(block: &mut Block) {
     });
 }
 
-fn watcher(source: SolanaSource, store: &TestStore) -> Watcher<SolanaSource> {
+fn watcher(source: SolanaSource, store: &TestStore) -> Watcher<Arc<SolanaSource>> {
     let (start, proof, poll) = (Start::Number(11), ReadProof::Candidate, Duration::from_millis(10));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let endpoints = source.endpoints();
-    Watcher::new(source, endpoints, store.db.clone(), network(CHAIN).unwrap(), settings)
+    Watcher::new(Arc::new(source), endpoints, store.db.clone(), network(CHAIN).unwrap(), settings)
 }
 
 impl Scene {

@@ -4,6 +4,7 @@
 //! of a release).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall::account::{AccountType, NewAccount};
@@ -84,7 +85,7 @@ fn follow(node: &Node, store: &TestStore, stop: CancellationToken) -> std::threa
     let settings =
         Settings { start, proof, poll: POLL, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let endpoints = source.endpoints();
-    let watcher = Watcher::new(source, endpoints, store.db.clone(), facts, settings);
+    let watcher = Watcher::new(Arc::new(source), endpoints, store.db.clone(), facts, settings);
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (clock, pulse) = (Clock::system(), Pulse::new("solana", Clock::system().now()));

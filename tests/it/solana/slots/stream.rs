@@ -1,5 +1,6 @@
 //! A subscription to slots that is cut: it only wakes up, so what came meanwhile is read as all else is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
@@ -74,7 +75,7 @@ async fn yellowstone_what_was_paid_while_a_slot_subscription_was_cut_is_credited
     let settings =
         Settings { start, proof, poll: POLL, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let (listening, wake_up, endpoints) = (source.listen(), source.wake_up(), source.endpoints());
-    let watcher = Watcher::new(source, endpoints, store.db.clone(), mainnet(), settings).woken_by(wake_up);
+    let watcher = Watcher::new(Arc::new(source), endpoints, store.db.clone(), mainnet(), settings).woken_by(wake_up);
     let (clock, pulse) = (Clock::system(), Pulse::new("solana", Clock::system().now()));
     let running = watcher.run(clock, || 7, pulse, CancellationToken::new());
     let story = async {
