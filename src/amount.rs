@@ -14,6 +14,8 @@ pub enum AmountError {
     TooPrecise { text: String, decimals: u8 },
     #[error("{0:?} is more than 2^256 - 1 base units")]
     TooLarge(String),
+    #[error("{0:?} is no amount that can be sent: expected more than 0, without a 0 in front of other digits")]
+    NotPayable(String),
 }
 
 /// The canonical decimal of `base_units`: 1500000 with 6 decimals is `1.5`.
@@ -57,4 +59,20 @@ pub fn from_decimal(text: &str, decimals: u8) -> Result<U256, AmountError> {
         return Ok(U256::ZERO);
     }
     U256::from_str_radix(digits, 10).map_err(|_| AmountError::TooLarge(text.to_owned()))
+}
+
+/// As [`from_decimal`], for what a client wants to pay: more than 0, in digits that nobody reads two ways.
+///
+/// # Errors
+/// As there; 0; a leading zero; more decimals than the asset has, even if they are zeros.
+pub fn payable(text: &str, decimals: u8) -> Result<U256, AmountError> {
+    let amount = from_decimal(text, decimals)?;
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if fraction.len() > usize::from(decimals) {
+        return Err(AmountError::TooPrecise { text: text.to_owned(), decimals });
+    }
+    if amount.is_zero() || (whole.len() > 1 && whole.starts_with('0')) {
+        return Err(AmountError::NotPayable(text.to_owned()));
+    }
+    Ok(amount)
 }

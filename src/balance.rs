@@ -5,11 +5,17 @@
 //! without being seen. An amount that is not certain is in `total` and not in `available`. Pure.
 
 use std::cmp::Ordering;
+use std::time::Duration;
 
 use landfall_chain::{Address, AssetId, BlockHash, Chain, U256};
 
 use crate::account::AccountStatus;
 use crate::time::Timestamp;
+
+/// How long the newest blocks of a chain may have been unread: nothing on record shows what left in them.
+pub const UNREAD_MAX: Duration = Duration::from_secs(5 * 60);
+/// How far a watcher's clock may be ahead of ours; the same value as in `health`.
+pub const AHEAD_MAX: Duration = Duration::from_secs(30);
 
 /// What one address held of an asset after a final block.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +31,8 @@ pub struct Held {
     pub pending: U256,
     /// How much left the address in blocks after that one.
     pub spent: U256,
+    /// How much transfers have reserved that no canonical block shows gone.
+    pub reserved: U256,
     /// From this block on everything that leaves is seen: the address is watched, and the asset followed. `None` if
     /// there is no such block on record.
     pub seen_from: Option<u64>,
@@ -87,14 +95,16 @@ pub enum Unexplained {
 pub struct TooLarge;
 
 impl Held {
-    /// How much of it may be spent. Amounts that transfers under way have reserved will be subtracted here, once there
-    /// are transfers. `None` if some may have left in blocks that were not searched for it. What left up to the block
-    /// of the reading is not in `amount`.
-    fn available(&self) -> Option<U256> {
+    /// How much of it may be spent. `None` if some may have left in blocks that were not searched for it. What left up
+    /// to the block of the reading is not in `amount`.
+    pub fn available(&self) -> Option<U256> {
         let is_seen = self.seen_from.is_some_and(|from| from <= self.number.saturating_add(1))
             && self.unsearched.is_none_or(|number| number <= self.number);
         let is_known = is_seen || self.amount.is_zero();
-        is_known.then(|| self.amount.saturating_sub(self.pending).saturating_sub(self.spent))
+        is_known.then(|| {
+            let taken = [self.pending, self.spent, self.reserved];
+            taken.into_iter().fold(self.amount, |left, taken| left.saturating_sub(taken))
+        })
     }
 }
 
@@ -174,6 +184,7 @@ mod tests {
             read_at,
             pending,
             spent,
+            reserved: U256::ZERO,
             seen_from,
             unsearched,
         }]

@@ -191,7 +191,8 @@ impl Config {
         let (limits, retired) = (self.api_limits.clone(), self.retired.clone());
         let tokens = self.chains.iter().flat_map(|(chain, config)| config.retired.iter().map(|token| (*chain, *token)));
         let retired_tokens = tokens.collect();
-        Settings { environment: self.environment, host, limits, networks, retired, retired_tokens }
+        let can_sign = false;
+        Settings { environment: self.environment, host, limits, networks, retired, retired_tokens, can_sign }
     }
 }
 

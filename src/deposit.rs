@@ -10,8 +10,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use landfall_chain::{Address, AssetId, Chain, Payer, SenderRule, TxId, TxRef, U256};
-use sha2::{Digest, Sha256};
+use landfall_chain::{Address, AssetId, Chain, Payer, SenderRule, TxId, TxRef, U256, hash_of};
 use uuid::Uuid;
 
 use crate::time::Timestamp;
@@ -83,7 +82,6 @@ pub struct Deposit {
 
 impl Leg<'_> {
     pub fn hash(&self) -> LegHash {
-        let mut hasher = Sha256::new();
         let amount = self.amount.to_be_bytes::<32>();
         let nth = self.nth.to_be_bytes();
         let asset = self.asset.to_bytes();
@@ -96,10 +94,7 @@ impl Leg<'_> {
             &amount,
             &nth,
         ];
-        for field in fields {
-            update_with_length(&mut hasher, field);
-        }
-        LegHash(hasher.finalize().into())
+        LegHash(hash_of(fields))
     }
 }
 
@@ -223,13 +218,6 @@ impl FromStr for DepositStatus {
             .find(|status| status.name() == text)
             .ok_or_else(|| format!("unknown deposit status {text:?}"))
     }
-}
-
-/// A field with its length before it, so that no two different lists of fields hash alike.
-pub(crate) fn update_with_length(hasher: &mut Sha256, field: &[u8]) {
-    let length = u32::try_from(field.len()).expect("fields of an id are a few bytes long");
-    hasher.update(length.to_be_bytes());
-    hasher.update(field);
 }
 
 /// UUIDv8 (RFC 9562) of the first 16 bytes.

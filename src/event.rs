@@ -9,12 +9,12 @@
 
 use std::fmt;
 
+use landfall_chain::hash_of;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::amount;
-use crate::deposit::{Deposit, DepositId, DepositStatus, LegHash, update_with_length, uuid_of};
+use crate::deposit::{Deposit, DepositId, DepositStatus, LegHash, uuid_of};
 use crate::identity::{Identity, IdentityStatus, SubStatus};
 use crate::time::Timestamp;
 
@@ -129,13 +129,9 @@ struct TestData<'a> {
 
 impl EventId {
     pub fn of(leg: &LegHash, status: DepositStatus, nth_entry: u32) -> Self {
-        let mut hasher = Sha256::new();
         let nth_entry = nth_entry.to_be_bytes();
         let fields: [&[u8]; 4] = [b"event/v1", &leg.0, status.name().as_bytes(), &nth_entry];
-        for field in fields {
-            update_with_length(&mut hasher, field);
-        }
-        EventId(uuid_of(&hasher.finalize().into()))
+        EventId(uuid_of(&hash_of(fields)))
     }
 
     /// The id of the event PENDING/0. It names the deposit in every event and answer, for ever.
@@ -164,14 +160,10 @@ impl IdentityEvent {
     /// The event of a change for these accounts of the identity, at this position among its events.
     pub fn changed(changed: &IdentityChanged<'_>, affected_account_ids: &[String], position: u32) -> Self {
         let IdentityChanged { before, after, reason, at } = *changed;
-        let mut hasher = Sha256::new();
         let (position_bytes, at_bytes) = (position.to_be_bytes(), at.0.to_be_bytes());
         let fields: [&[u8]; 5] =
             [b"identity_event/v1", after.id.as_bytes(), after.status.name().as_bytes(), &position_bytes, &at_bytes];
-        for field in fields {
-            update_with_length(&mut hasher, field);
-        }
-        let id = EventId(uuid_of(&hasher.finalize().into()));
+        let id = EventId(uuid_of(&hash_of(fields)));
         let data = IdentityData {
             identity: IdentityReported {
                 id: &after.id,

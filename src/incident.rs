@@ -7,10 +7,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use landfall_chain::{Address, AssetId, Chain};
-use sha2::{Digest, Sha256};
+use landfall_chain::{Address, AssetId, Chain, hash_of};
 
-use crate::deposit::{DepositId, update_with_length};
+use crate::deposit::DepositId;
 use crate::time::Timestamp;
 
 /// What happened.
@@ -144,11 +143,8 @@ impl FromStr for IncidentKind {
 
 /// A name for a record that these fields identify, short enough to type.
 pub(crate) fn short_id(prefix: &str, fields: &[&str]) -> String {
-    let mut hasher = Sha256::new();
-    for field in [prefix].iter().chain(fields) {
-        update_with_length(&mut hasher, field.as_bytes());
-    }
-    format!("{prefix}_{}", hex::encode(&hasher.finalize()[..8]))
+    let hash = hash_of([prefix].iter().chain(fields).map(|field| field.as_bytes()));
+    format!("{prefix}_{}", hex::encode(&hash[..8]))
 }
 
 #[cfg(test)]

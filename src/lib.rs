@@ -25,13 +25,14 @@ pub mod random; // random bytes, as an argument
 pub mod request; // request ids, so that a request may come twice
 pub mod secrets; // values that are never shown
 pub mod time; // moments, and the clock as an argument
+pub mod transfer; // money that accounts send, its ids and its states
 pub mod webhook; // where webhooks may lead, and how they are signed
 
 // Floor 3: all SQL, and those who register and decide through it.
 pub mod hosts; // under which host names the routes without a key are served
 pub mod lease; // work that only one process at a time may do
 pub mod operator; // what operators decide, audited
-pub mod registry; // registers identities, accounts, keys and webhooks, for operators and clients
+pub mod registry; // registers identities, accounts, transfers, keys and webhooks, for operators and clients
 pub mod resolver; // the addresses of webhooks' names, vetted
 pub mod store; // SQLite and PostgreSQL
 

@@ -6,6 +6,7 @@
 
 mod accounts;
 mod identities;
+mod transfers;
 
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,7 @@ use crate::webhook::{
 pub use accounts::{OpenAccountError, open_account};
 use accounts::{add_part, check, parts};
 pub use identities::{AddIdentityError, add_identity, open_identity};
+pub use transfers::{AcceptError, accept_transfer};
 
 /// Why a request made nothing.
 #[derive(Debug, thiserror::Error)]

@@ -5,9 +5,7 @@
 //! after the store was restored from an older copy, it makes the same object again, with the same id. What is on record
 //! is the store's.
 
-use sha2::{Digest, Sha256};
-
-use crate::deposit::update_with_length;
+use landfall_chain::hash_of;
 
 const ID_CHARS_MAX: usize = 128;
 
@@ -36,7 +34,7 @@ impl Request {
     /// The id of what this request makes, for example `acc_` and 32 hexadecimal digits. Each organization has ids of
     /// its own.
     pub fn object_id(&self, prefix: &str, organization: &str) -> String {
-        let hash = hash([b"object/v1".as_slice(), prefix.as_bytes(), organization.as_bytes(), self.id.as_bytes()]);
+        let hash = hash_of([b"object/v1".as_slice(), prefix.as_bytes(), organization.as_bytes(), self.id.as_bytes()]);
         format!("{prefix}_{}", hex::encode(&hash[..16]))
     }
 }
@@ -49,13 +47,7 @@ pub fn of<'a>(id: &str, kind: &'a str, fields: impl IntoIterator<Item = &'a [u8]
     if id.is_empty() || id.len() > ID_CHARS_MAX || !id.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(RequestIdError);
     }
-    Ok(Request { id: id.to_owned(), digest: hash(std::iter::once(kind.as_bytes()).chain(fields)) })
-}
-
-fn hash<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
-    let mut hasher = Sha256::new();
-    fields.into_iter().for_each(|field| update_with_length(&mut hasher, field));
-    hasher.finalize().into()
+    Ok(Request { id: id.to_owned(), digest: hash_of(std::iter::once(kind.as_bytes()).chain(fields)) })
 }
 
 #[cfg(test)]

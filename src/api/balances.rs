@@ -13,7 +13,6 @@
 //! asset again, or gives it up for good. A request for one chain or one symbol is answered for that alone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -29,16 +28,11 @@ use crate::api::assets::describe;
 use crate::api::problem::Problem;
 use crate::api::query::{self, Query};
 use crate::api::{AppState, Settings, openapi};
-use crate::balance::Balance;
+use crate::balance::{AHEAD_MAX, Balance, UNREAD_MAX};
 use crate::store::balances::{self, Known};
 use crate::store::cursors::Cursor;
 use crate::store::deposit_pages;
 use crate::store::{Connection, StoreError, account_pages, status};
-
-/// How long the newest blocks of a chain may have been unread: nothing on record shows what left in them.
-const UNREAD_MAX: Duration = Duration::from_secs(5 * 60);
-/// How far a watcher's clock may be ahead of ours; the same value as in `health`.
-const AHEAD_MAX: Duration = Duration::from_secs(30);
 
 /// What an account has of an asset on a chain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
@@ -51,8 +45,8 @@ pub(super) struct BalanceResource {
     /// older reading may be counted twice, or not at all, for the seconds until they are read again.
     #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$")]
     pub total: String,
-    /// What of it may be spent: without deposits that are not CONFIRMED, and without what left the addresses since.
-    /// Zero while the account is not ACTIVE.
+    /// What of it may be spent: without deposits that are not CONFIRMED, without what left the addresses since, and
+    /// without what transfers under way have reserved. Zero while the account is not ACTIVE.
     #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$")]
     pub available: String,
     /// How many decimal places the major unit has.
@@ -148,8 +142,8 @@ pub(super) async fn of_account(
     let symbol: Option<String> = query.optional("symbol", |text| listed(text, networks));
     query.check()?;
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
-    let status = account_pages::status(&mut reader, &account_id).await.map_err(Problem::internal)?;
-    let status = status.ok_or_else(unknown)?;
+    let found = account_pages::identity(&mut reader, &account_id).await.map_err(Problem::internal)?;
+    let (_, status) = found.ok_or_else(unknown)?;
     // Read before the movements that left are searched: a block that is read in between is then in that search.
     let read = status::followed_since(&mut reader, unread_since, now.plus(AHEAD_MAX)).await;
     let read = read.map_err(Problem::internal)?;

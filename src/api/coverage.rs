@@ -105,7 +105,7 @@ pub(super) async fn of_account(
     let account_id = account_id(id)?;
     Query::parse(query.as_deref(), &[]).check()?;
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
-    account_pages::status(&mut reader, &account_id).await.map_err(Problem::internal)?.ok_or_else(unknown)?;
+    account_pages::identity(&mut reader, &account_id).await.map_err(Problem::internal)?.ok_or_else(unknown)?;
     let found = coverage::of_account(&mut reader, &account_id).await.map_err(Problem::internal)?;
     Ok(Json(Coverage { account_id, coverage: found.into_iter().map(AddressEntry::of).collect() }))
 }

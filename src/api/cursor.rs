@@ -7,10 +7,9 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::deposit::{DepositId, update_with_length};
+use crate::deposit::DepositId;
 use crate::store::deposits::DepositFilter;
 use crate::time::Timestamp;
 
@@ -64,9 +63,7 @@ pub(super) fn decode_place(text: &str, filters: [u8; 8]) -> Result<(Timestamp, V
 
 /// The hash of a list's filters that its cursor holds. The fields are given in a fixed order.
 pub(super) fn hash_of<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> [u8; 8] {
-    let mut hasher = Sha256::new();
-    fields.into_iter().for_each(|field| update_with_length(&mut hasher, field));
-    let hash: [u8; 32] = hasher.finalize().into();
+    let hash = landfall_chain::hash_of(fields);
     let (head, _) = hash.split_first_chunk().expect("32 is more than 8");
     *head
 }

@@ -37,6 +37,7 @@ mod query;
 mod scope;
 mod settings;
 mod time_bound;
+mod transfers;
 mod turns;
 mod webhook_bodies;
 mod webhooks;
@@ -135,6 +136,11 @@ impl Api {
             .route("/v2/identities/{identity_id}", needs(Scope::Read, get(identities::by_id)))
             .route("/v2/crypto/deposits", needs(Scope::Read, get(deposits::list)))
             .route("/v2/crypto/deposits/{deposit_id}", needs(Scope::Read, get(deposits::by_id)))
+            .route(
+                "/v2/crypto/transfers",
+                needs(Scope::Read, get(transfers::list)).merge(needs(Scope::Transfers, post(transfers::create))),
+            )
+            .route("/v2/crypto/transfers/{transfer_id}", needs(Scope::Read, get(transfers::by_id)))
             .route("/v2/webhooks", hooks(get(webhooks::list).post(webhooks::create)))
             .route("/v2/webhooks/{webhook_id}", hooks(get(webhooks::by_id).delete(webhooks::delete)))
             .route("/v2/webhooks/{webhook_id}/rotate-key", hooks(post(webhooks::rotate_key)))

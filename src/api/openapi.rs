@@ -22,6 +22,7 @@ use crate::api::{accounts, assets};
 use crate::deposit::DepositStatus;
 use crate::event::{DEPOSIT_EVENT, FEED_TYPES, IDENTITY_EVENT, TEST_EVENT};
 use crate::identity::{IdentityStatus, IdentityType, SubStatus};
+use crate::transfer::{FailureCode, TransferStatus};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -40,6 +41,7 @@ use crate::identity::{IdentityStatus, IdentityType, SubStatus};
         super::assets::list, super::deposits::list, super::deposits::by_id,
         super::events::list,
         super::identities::open, super::identities::by_id,
+        super::transfers::create, super::transfers::list, super::transfers::by_id,
         super::webhooks::list, super::webhooks::create, super::webhooks::by_id, super::webhooks::delete,
         super::webhooks::rotate_key, super::webhooks::test,
     ),
@@ -49,6 +51,7 @@ use crate::identity::{IdentityStatus, IdentityType, SubStatus};
         (name = "Deposits", description = "Money that arrived on a chain at an account's address."),
         (name = "Events", description = "The changes of deposits and identities, in one sequence."),
         (name = "Identities", description = "Who accounts belong to."),
+        (name = "Transfers", description = "Money that an account sends; the service pays the gas."),
         (name = "Webhooks", description = "Receivers of events. What `x-landfall-extension` marks is beyond the interface."),
     ),
     components(schemas(TestEnvelope)),
@@ -70,6 +73,9 @@ pub(super) struct PageLimit;
 
 /// How many accounts a page has, or events.
 pub(super) struct AccountPageLimit;
+
+/// The status of a transfer.
+pub(super) struct TransferStatusName;
 
 /// An address that is to be watched, and the chains of one family that it is watched on.
 pub(super) struct NewAccountAddress;
@@ -169,6 +175,12 @@ impl PartialSchema for ChainName {
     }
 }
 
+impl PartialSchema for TransferStatusName {
+    fn schema() -> RefOr<Schema> {
+        transfer_status().into()
+    }
+}
+
 impl PartialSchema for PageLimit {
     fn schema() -> RefOr<Schema> {
         limit(LIMIT_MAX, LIMIT_DEFAULT)
@@ -214,6 +226,8 @@ impl ToSchema for EventType {}
 
 impl ToSchema for PageLimit {}
 
+impl ToSchema for TransferStatusName {}
+
 impl ToSchema for AccountPageLimit {}
 
 impl ToSchema for ChainName {
@@ -231,6 +245,16 @@ pub(super) fn deposit_status() -> Object {
     let meaning =
         "`PENDING` was seen and is not final, `CONFIRMED` is final for ever, `FAILED` did not happen after all.";
     one_of(meaning, names)
+}
+
+pub(super) fn transfer_status() -> Object {
+    let meaning = "`ACCEPTED` is validated and reserved, `SUBMITTED` is on its way to a final block; `CONFIRMED`, `FAILED` and `DROPPED` \
+                   are the end: the latter two were not paid, and never will be.";
+    one_of(meaning, TransferStatus::ALL.map(TransferStatus::name))
+}
+
+pub(super) fn failure_code() -> Object {
+    one_of("What a program decides on.", FailureCode::ALL.map(FailureCode::name))
 }
 
 pub(super) fn event_type() -> Object {

@@ -13,10 +13,12 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::account::AccountStatus;
 use crate::api::openapi;
 use crate::api::places::NoPlace;
 use crate::key::Scope;
 use crate::store::StoreError;
+use crate::transfer::{TransferId, TransferStatus};
 
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// After how long a client may try again when the API was overloaded.
@@ -36,14 +38,19 @@ pub(super) enum Code {
     MethodNotAllowed,
     RequestTimeout,
     IdempotencyMismatch,
+    DuplicateTransaction,
+    AccountNotActive,
     PreviousKeysValid,
     PayloadTooLarge,
+    SourceNotManaged,
+    InsufficientFunds,
     RateLimited,
     HeadersTooLarge,
     Internal,
     Overloaded,
     Timeout,
     BalanceUnknown,
+    TransfersNotConfigured,
 }
 
 /// Why a request is refused.
@@ -53,6 +60,8 @@ pub(super) struct Problem {
     detail: String,
     errors: Vec<ParameterError>,
     retry_after_secs: Option<u64>,
+    /// The transfer that a request made before.
+    transfer: Option<(TransferId, Option<TransferStatus>)>,
 }
 
 /// Why a request was refused (RFC 9457).
@@ -78,6 +87,14 @@ struct Shown<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     #[schema(value_type = Vec<ParameterError>)]
     errors: &'a [ParameterError],
+    /// The transfer that this `request_id` made before, if it made one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, format = "uuid", nullable = false)]
+    transfer_id: Option<String>,
+    /// What became of that transfer; with `DUPLICATE_TRANSACTION` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = openapi::transfer_status)]
+    transfer_status: Option<&'static str>,
 }
 
 /// What is wrong with a parameter.
@@ -89,7 +106,7 @@ pub(super) struct ParameterError {
 
 impl Code {
     /// In the order of their statuses.
-    pub(super) const ALL: [Code; 15] = [
+    pub(super) const ALL: [Code; 20] = [
         Code::InvalidArgument,
         Code::Unauthorized,
         Code::Forbidden,
@@ -97,14 +114,19 @@ impl Code {
         Code::MethodNotAllowed,
         Code::RequestTimeout,
         Code::IdempotencyMismatch,
+        Code::DuplicateTransaction,
+        Code::AccountNotActive,
         Code::PreviousKeysValid,
         Code::PayloadTooLarge,
+        Code::SourceNotManaged,
+        Code::InsufficientFunds,
         Code::RateLimited,
         Code::HeadersTooLarge,
         Code::Internal,
         Code::Overloaded,
         Code::Timeout,
         Code::BalanceUnknown,
+        Code::TransfersNotConfigured,
     ];
     /// The codes that every path may answer with.
     pub(super) const EVERYWHERE: [Code; 10] = [
@@ -129,14 +151,19 @@ impl Code {
             Code::MethodNotAllowed => "METHOD_NOT_ALLOWED",
             Code::RequestTimeout => "REQUEST_TIMEOUT",
             Code::IdempotencyMismatch => "IDEMPOTENCY_MISMATCH",
+            Code::DuplicateTransaction => "DUPLICATE_TRANSACTION",
+            Code::AccountNotActive => "ACCOUNT_NOT_ACTIVE",
             Code::PreviousKeysValid => "PREVIOUS_KEYS_VALID",
             Code::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
+            Code::SourceNotManaged => "SOURCE_NOT_MANAGED",
+            Code::InsufficientFunds => "INSUFFICIENT_FUNDS",
             Code::RateLimited => "RATE_LIMITED",
             Code::HeadersTooLarge => "HEADERS_TOO_LARGE",
             Code::Internal => "INTERNAL",
             Code::Overloaded => "OVERLOADED",
             Code::Timeout => "TIMEOUT",
             Code::BalanceUnknown => "BALANCE_UNKNOWN",
+            Code::TransfersNotConfigured => "TRANSFERS_NOT_CONFIGURED",
         }
     }
 
@@ -149,14 +176,19 @@ impl Code {
             Code::MethodNotAllowed => "Method not allowed",
             Code::RequestTimeout => "Request timeout",
             Code::IdempotencyMismatch => "Idempotency mismatch",
+            Code::DuplicateTransaction => "Duplicate transaction",
+            Code::AccountNotActive => "Account not active",
             Code::PreviousKeysValid => "Previous keys valid",
             Code::PayloadTooLarge => "Payload too large",
+            Code::SourceNotManaged => "Source not managed",
+            Code::InsufficientFunds => "Insufficient funds",
             Code::RateLimited => "Rate limited",
             Code::HeadersTooLarge => "Headers too large",
             Code::Internal => "Internal error",
             Code::Overloaded => "Overloaded",
             Code::Timeout => "Timeout",
             Code::BalanceUnknown => "Balance unknown",
+            Code::TransfersNotConfigured => "Transfers not configured",
         }
     }
 
@@ -168,12 +200,18 @@ impl Code {
             Code::NotFound => StatusCode::NOT_FOUND,
             Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Code::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-            Code::IdempotencyMismatch | Code::PreviousKeysValid => StatusCode::CONFLICT,
+            Code::IdempotencyMismatch
+            | Code::DuplicateTransaction
+            | Code::AccountNotActive
+            | Code::PreviousKeysValid => StatusCode::CONFLICT,
             Code::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Code::SourceNotManaged | Code::InsufficientFunds => StatusCode::UNPROCESSABLE_ENTITY,
             Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Code::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Code::Overloaded | Code::Timeout | Code::BalanceUnknown => StatusCode::SERVICE_UNAVAILABLE,
+            Code::Overloaded | Code::Timeout | Code::BalanceUnknown | Code::TransfersNotConfigured => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
@@ -187,10 +225,18 @@ impl Code {
             Code::MethodNotAllowed => "The path does not take this method; `Allow` names those it takes.",
             Code::RequestTimeout => "The body did not arrive in time.",
             Code::IdempotencyMismatch => "Another request had this `request_id`; take another one.",
+            Code::DuplicateTransaction => {
+                "This very request was processed, and its transfer has ended: `transfer_id` and `transfer_status` name it. To pay again, take another `request_id`."
+            }
+            Code::AccountNotActive => "The account is frozen or closed, and pays nothing.",
             Code::PreviousKeysValid => {
                 "Too many keys of the webhook still sign; rotate after `previous_key_expires_at`, or with a `previous_key_valid_secs` of 0."
             }
             Code::PayloadTooLarge => "The body is too large.",
+            Code::SourceNotManaged => "The account's address on this chain was imported: its key is not held here.",
+            Code::InsufficientFunds => {
+                "The paying address has less available than is to be paid; `detail` has both amounts."
+            }
             Code::RateLimited => "Too many requests; send it again after `Retry-After` seconds.",
             Code::HeadersTooLarge => "The URI and the headers are too large.",
             Code::Internal => {
@@ -205,6 +251,7 @@ impl Code {
                  or was not read for 5 minutes. Send it again after `Retry-After` seconds. Without this header an operator must act \
                  first, as `detail` says: the chain is not followed, or an asset is no longer listed."
             }
+            Code::TransfersNotConfigured => "This service sends nothing: no signer is configured.",
         }
     }
 }
@@ -329,6 +376,34 @@ impl Problem {
         Problem::new(Code::IdempotencyMismatch, detail.to_owned())
     }
 
+    /// As [`Problem::idempotency_mismatch`]; `transfer` is what the other request made, if that was one.
+    pub(super) fn other_transfer(transfer: Option<TransferId>) -> Self {
+        Problem { transfer: transfer.map(|id| (id, None)), ..Problem::idempotency_mismatch() }
+    }
+
+    pub(super) fn duplicate_transaction(transfer: TransferId, status: TransferStatus) -> Self {
+        let detail = format!(
+            "this request was processed: transfer {transfer} is {status}; to pay again, take another request_id"
+        );
+        Problem { transfer: Some((transfer, Some(status))), ..Problem::new(Code::DuplicateTransaction, detail) }
+    }
+
+    pub(super) fn account_not_active(status: AccountStatus) -> Self {
+        Problem::new(Code::AccountNotActive, format!("the account is {}, and pays nothing", status.name()))
+    }
+
+    pub(super) fn source_not_managed(detail: String) -> Self {
+        Problem::new(Code::SourceNotManaged, detail)
+    }
+
+    pub(super) fn insufficient_funds(detail: String) -> Self {
+        Problem::new(Code::InsufficientFunds, detail)
+    }
+
+    pub(super) fn transfers_not_configured() -> Self {
+        Problem::new(Code::TransfersNotConfigured, "this service sends nothing: no signer is configured".to_owned())
+    }
+
     pub(super) fn previous_keys_valid(detail: String) -> Self {
         Problem::new(Code::PreviousKeysValid, detail)
     }
@@ -361,6 +436,8 @@ impl Problem {
             code: self.kind.name(),
             request_id,
             errors: &self.errors,
+            transfer_id: self.transfer.map(|(id, _)| id.to_string()),
+            transfer_status: self.transfer.and_then(|(_, status)| status).map(TransferStatus::name),
         };
         let body = serde_json::to_vec(&shown).expect("a problem holds strings and numbers, which always serialise");
         // Without a length of its own the server sets that of the new body.
@@ -369,7 +446,7 @@ impl Problem {
     }
 
     fn new(kind: Code, detail: String) -> Self {
-        Problem { kind, detail, errors: Vec::new(), retry_after_secs: None }
+        Problem { kind, detail, errors: Vec::new(), retry_after_secs: None, transfer: None }
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Settings {
     pub retired: BTreeSet<Chain>,
     /// The same of tokens of chains that are followed.
     pub retired_tokens: BTreeSet<(Chain, Address)>,
+    /// A signer is configured: transfers are accepted.
+    pub can_sign: bool,
 }
 
 /// How much is accepted.
@@ -51,6 +53,7 @@ impl Settings {
             networks: Vec::new(),
             retired: BTreeSet::new(),
             retired_tokens: BTreeSet::new(),
+            can_sign: false,
         }
     }
 }

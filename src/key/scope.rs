@@ -16,6 +16,8 @@ pub enum Scope {
     Write,
     /// See, make and change receivers of events.
     Webhooks,
+    /// Send money.
+    Transfers,
     /// Everything.
     Admin,
 }
@@ -25,17 +27,18 @@ pub enum Scope {
 pub struct Scopes(BTreeSet<Scope>);
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("unknown scope {0:?}: expected one of read, write, webhooks, admin")]
+#[error("unknown scope {0:?}: expected one of read, write, webhooks, transfers, admin")]
 pub struct ScopeError(String);
 
 impl Scope {
-    pub const ALL: [Scope; 4] = [Scope::Read, Scope::Write, Scope::Webhooks, Scope::Admin];
+    pub const ALL: [Scope; 5] = [Scope::Read, Scope::Write, Scope::Webhooks, Scope::Transfers, Scope::Admin];
 
     pub const fn name(self) -> &'static str {
         match self {
             Scope::Read => "read",
             Scope::Write => "write",
             Scope::Webhooks => "webhooks",
+            Scope::Transfers => "transfers",
             Scope::Admin => "admin",
         }
     }

@@ -50,7 +50,7 @@ pub async fn open_account(
     match requests::claim(&mut tx, request, &id, now).await? {
         Known::New => {}
         Known::Same { object_id } => return Ok((object_id, Made::Before)),
-        Known::Other => return Err(ReplayError::Mismatch.into()),
+        Known::Other { .. } => return Err(ReplayError::Mismatch.into()),
     }
     let identity = account.identity_id.as_deref().unwrap_or(DEFAULT_IDENTITY);
     record(&mut tx, by, "open_account", &format!("{id} of {identity}")).await?;

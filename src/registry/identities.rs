@@ -63,7 +63,7 @@ pub async fn open_identity(
     match requests::claim(&mut tx, request, &id, now).await? {
         Known::New => {}
         Known::Same { object_id } => return Ok((object_id, Made::Before)),
-        Known::Other => return Err(ReplayError::Mismatch),
+        Known::Other { .. } => return Err(ReplayError::Mismatch),
     }
     // An operator may have registered it again under this id.
     if !identities::ensure(&mut tx, &id, new, now).await?.is(new) {

@@ -42,8 +42,8 @@ statements! {
     BY_ID = "SELECT page.id, page.request_id, page.type, page.created_us, page.identity_id, identities.type AS identity_type, \
              identities.status, identities.sub_status FROM accounts AS page JOIN identities ON identities.id = page.identity_id \
              WHERE page.id = $1 AND page.organization_id = $2";
-    STATUS = "SELECT identities.status FROM accounts JOIN identities ON identities.id = accounts.identity_id \
-              WHERE accounts.id = $1 AND accounts.organization_id = $2";
+    IDENTITY = "SELECT identities.id, identities.status FROM accounts JOIN identities ON identities.id = accounts.identity_id \
+                WHERE accounts.id = $1 AND accounts.organization_id = $2";
     NEWEST = "SELECT page.id, page.request_id, page.type, page.created_us, page.identity_id, identities.type AS identity_type, \
               identities.status, identities.sub_status \
               FROM (SELECT * FROM accounts WHERE organization_id = $1 AND (created_us, id" [" COLLATE \"C\""] ") < ($2, $3) \
@@ -77,10 +77,15 @@ pub async fn by_id(connection: &mut impl Connection, id: &str) -> Result<Option<
     Ok(Some(account(row, addresses(connection, id).await?)?))
 }
 
-/// What an account's identity allows it, without its addresses; `None` if there is no such account.
-pub async fn status(connection: &mut impl Connection, id: &str) -> Result<Option<AccountStatus>, StoreError> {
-    let row = fetch_optional!(connection, (String,), STATUS, id, ORGANIZATION)?;
-    row.map(|(status,)| parsed("identity status", &status).map(AccountStatus::of)).transpose()
+/// The identity of an account, and what it allows; `None` if there is no such account.
+pub async fn identity(
+    connection: &mut impl Connection,
+    id: &str,
+) -> Result<Option<(String, AccountStatus)>, StoreError> {
+    let row = fetch_optional!(connection, (String, String), IDENTITY, id, ORGANIZATION)?;
+    let read =
+        |(identity, status): (String, String)| Ok((identity, AccountStatus::of(parsed("identity status", &status)?)));
+    row.map(read).transpose()
 }
 
 /// At most `limit` accounts, newest first, and whether there are more. A page ends before the account with which it

@@ -164,7 +164,10 @@ statements! {
                   FROM deposits AS p JOIN balances AS b ON b.chain = p.chain AND b.address = p.recipient AND b.asset = p.asset \
                   WHERE p.account_id = $1 AND p.status = 'PENDING' AND EXISTS \
                   (SELECT 1 FROM inclusions AS i JOIN blocks ON blocks.chain = i.chain AND blocks.hash = i.block_hash \
-                  WHERE i.deposit_id = p.id AND blocks.canonical AND i.block_number <= b.block_number)";
+                  WHERE i.deposit_id = p.id AND blocks.canonical AND i.block_number <= b.block_number) \
+                  UNION ALL SELECT 'reserved', t.chain, t.source, t.asset, t.amount, b.block_number, b.block_hash, b.read_us, 0 \
+                  FROM transfers AS t JOIN balances AS b ON b.chain = t.chain AND b.address = t.source AND b.asset = t.asset \
+                  WHERE t.account_id = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED')";
 }
 
 #[derive(FromRow)]
@@ -428,7 +431,11 @@ pub async fn of_account(
             }
             Entry::Occupied(entry) => entry.into_mut(),
         };
-        let sum = if row.what == "pending" { &mut held.pending } else { &mut held.spent };
+        let sum = match row.what.as_str() {
+            "pending" => &mut held.pending,
+            "reserved" => &mut held.reserved,
+            _ => &mut held.spent,
+        };
         *sum = sum.saturating_add(amount);
     }
     let known = found.into_iter();
@@ -448,6 +455,7 @@ impl Row {
             read_at: Timestamp(read_us),
             pending: U256::ZERO,
             spent: U256::ZERO,
+            reserved: U256::ZERO,
             seen_from: self.seen_from.map(|from| uint("block number", from)).transpose()?,
             unsearched: None,
         })

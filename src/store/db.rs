@@ -64,7 +64,10 @@ const MIGRATE_TRIES_MAX: u32 = 5;
 const MIGRATE_PAUSE: Duration = Duration::from_millis(200);
 
 /// The migrations, in order: (version, description, text for both engines).
-pub const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "init", include_str!("../../migrations/0001_init.sql"))];
+pub const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "init", include_str!("../../migrations/0001_init.sql")),
+    (2, "transfers", include_str!("../../migrations/0002_transfers.sql")),
+];
 
 /// What migrations leave to the engine: the type of bytes, and what makes a text compare by its bytes (SQLite always
 /// does).

@@ -40,8 +40,10 @@ pub mod sinks;
 mod sql;
 pub mod status;
 pub mod traces;
+pub mod transfers;
 pub mod unattributed;
 pub mod unexplained;
+pub mod wallets;
 pub mod webhooks;
 pub mod witnesses;
 
@@ -88,8 +90,10 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         sinks::STATEMENTS,
         status::STATEMENTS,
         traces::STATEMENTS,
+        transfers::STATEMENTS,
         unattributed::STATEMENTS,
         unexplained::STATEMENTS,
+        wallets::STATEMENTS,
         webhooks::STATEMENTS,
         witnesses::STATEMENTS,
     ]

@@ -16,8 +16,8 @@ pub enum Known {
     New,
     /// The same request made this object.
     Same { object_id: String },
-    /// Another request has this id.
-    Other,
+    /// Another request, which made this object, has this id.
+    Other { object_id: String },
 }
 
 statements! {
@@ -36,5 +36,9 @@ pub async fn claim(tx: &mut Tx, request: &Request, object_id: &str, now: Timesta
     }
     let recorded = fetch_optional!(tx, (Vec<u8>, String), LOAD, ORGANIZATION, id)?;
     let (recorded, object_id) = recorded.ok_or_else(|| StoreError::inconsistent("request", "it is not there"))?;
-    Ok(if hash("digest of a request", &recorded)? == *digest { Known::Same { object_id } } else { Known::Other })
+    Ok(if hash("digest of a request", &recorded)? == *digest {
+        Known::Same { object_id }
+    } else {
+        Known::Other { object_id }
+    })
 }

@@ -52,6 +52,14 @@ impl Address {
         }
     }
 
+    /// The family whose form it has.
+    pub const fn family(&self) -> Family {
+        match self {
+            Address::Evm(_) => Family::Evm,
+            Address::Solana(_) => Family::Solana,
+        }
+    }
+
     /// The bytes: 20 for EVM, 32 for Solana.
     pub fn as_bytes(&self) -> &[u8] {
         match self {

@@ -10,6 +10,8 @@
 //! - [`searching`]: how far a search of single addresses has come
 //! - [`facts`]: what a chain itself says of the assets that are listed
 //! - [`holdings`]: what addresses hold at a final block
+//! - [`hashing`]: hashes of lists of fields
+//! - [`intent`]: what a chain takes once of a transfer
 //! - [`endpoint`]: the health of the nodes behind a source
 //! - [`causes`]: an error with what caused it
 //! - [`retry`]: how long to wait before trying again
@@ -25,7 +27,9 @@ pub mod causes;
 pub mod endpoint;
 pub mod facts;
 pub mod finality;
+pub mod hashing;
 pub mod holdings;
+pub mod intent;
 pub mod network;
 pub mod nobody;
 pub mod retry;
@@ -43,7 +47,9 @@ pub use causes::with_causes;
 pub use endpoint::{EndpointState, EndpointStatus, Endpoints, Refused};
 pub use facts::{AssetFacts, AssetSource, Terms, TransferFee, reported_alike};
 pub use finality::{Finality, FinalityRule, RuleError, RuleName, Tag, Tier};
+pub use hashing::hash_of;
 pub use holdings::{Holding, HoldingSource, Holdings, ReportedHolding, holdings_reported_alike};
+pub use intent::IntentKey;
 pub use network::{Asset, Chain, Family, Native, NativeSource, Network};
 pub use nobody::{Nobodys, nobodys, what_of_nobody};
 pub use retry::Retry;
