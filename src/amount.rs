@@ -14,7 +14,14 @@ pub enum AmountError {
     TooPrecise { text: String, decimals: u8 },
     #[error("{0:?} is more than 2^256 - 1 base units")]
     TooLarge(String),
-    #[error("{0:?} is no amount that can be sent: expected more than 0, without a 0 in front of other digits")]
+}
+
+/// Why a text is no amount that can be paid.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PayableError {
+    #[error(transparent)]
+    Amount(#[from] AmountError),
+    #[error("{0:?} cannot be paid: expected more than 0, without a 0 in front of other digits")]
     NotPayable(String),
 }
 
@@ -65,14 +72,14 @@ pub fn from_decimal(text: &str, decimals: u8) -> Result<U256, AmountError> {
 ///
 /// # Errors
 /// As there; 0; a leading zero; more decimals than the asset has, even if they are zeros.
-pub fn payable(text: &str, decimals: u8) -> Result<U256, AmountError> {
+pub fn payable(text: &str, decimals: u8) -> Result<U256, PayableError> {
     let amount = from_decimal(text, decimals)?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > usize::from(decimals) {
-        return Err(AmountError::TooPrecise { text: text.to_owned(), decimals });
+        return Err(AmountError::TooPrecise { text: text.to_owned(), decimals }.into());
     }
     if amount.is_zero() || (whole.len() > 1 && whole.starts_with('0')) {
-        return Err(AmountError::NotPayable(text.to_owned()));
+        return Err(PayableError::NotPayable(text.to_owned()));
     }
     Ok(amount)
 }

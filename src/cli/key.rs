@@ -22,7 +22,7 @@ pub(super) enum Key {
         /// What it is for.
         #[arg(long)]
         name: String,
-        /// What it may do: read, write, webhooks, admin (all of it); repeat it, or put commas between.
+        /// What it may do: read, write, webhooks, transfers, admin (all of it); repeat it, or put commas between.
         #[arg(long, default_value = "read", value_delimiter = ',')]
         scope: Vec<Scope>,
     },

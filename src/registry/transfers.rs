@@ -69,8 +69,8 @@ pub async fn accept_transfer(
 
 async fn accepted_before(tx: &mut Tx, id: TransferId) -> Result<Transfer, AcceptError> {
     let transfer = transfers::by_id(tx, id).await?;
-    let transfer =
-        transfer.ok_or_else(|| StoreError::inconsistent("transfer", "its request is there, and it is not"))?;
+    let missing = || StoreError::Inconsistent { what: "transfer", reason: "its request is on record alone".to_owned() };
+    let transfer = transfer.ok_or_else(missing)?;
     let status = transfer.state.status();
     if status.is_terminal() { Err(AcceptError::Duplicate { transfer: id, status }) } else { Ok(transfer) }
 }

@@ -18,6 +18,7 @@ use landfall::identity::Change;
 use landfall::key::{ApiKey, Environment, Scope, Scopes};
 use landfall::operator::Operator;
 use landfall::registry;
+use landfall::store::wallets::{self, Wallet};
 use landfall::store::{Db, Pools};
 use landfall::time::Clock;
 use landfall::watcher::{BalanceWatch, BalancesRead};
@@ -189,6 +190,7 @@ async fn the_examples_of_the_document_are_what_is_answered() {
     let (identity, account) = open(&mut scene).await;
     let deposit = deposits(&mut scene, &account).await;
     list(&mut scene, &identity, &account, &deposit).await;
+    transfers(&mut scene, &account).await;
     let events = webhooks(&mut scene, &identity).await;
     refuse_parameters(&mut scene, &account).await;
     let refusals = refusals(&mut scene).await;
@@ -266,6 +268,43 @@ async fn list(scene: &mut Scene, identity: &Value, account: &Value, deposit: &Va
     scene.ask("list_events", 200, with(&[("after", json!(0)), ("limit", json!(2))])).await;
 }
 
+/// A transfer of the account, asked for twice, contradicted and refused.
+async fn transfers(scene: &mut Scene, account: &Value) {
+    let wallet = Wallet {
+        address: address(ALICE),
+        account_id: account.as_str().unwrap().to_owned(),
+        tag: String::new(),
+        path: "m/44'/60'/0'/0/0".to_owned(),
+        key_id: "test".to_owned(),
+    };
+    let mut tx = scene.world.db().begin().await.unwrap();
+    wallets::add(&mut tx, &wallet, scene.world.now()).await.unwrap();
+    tx.commit().await.unwrap();
+    report(&scene.world).await;
+    let form = json!({
+        "request_id": "6d1f9f7e-3f0a-4f39-9c53-0f5a4a3b7d20", "account_id": account, "currency_symbol": "USDC",
+        "amount": "12.5",
+        "address_destination": { "address": address(PAYER).to_string(), "chain": "ETHEREUM_TESTNET" },
+    });
+    let id = scene.ask("create_transfer", 201, sent(form.clone())).await["id"].clone();
+    scene.ask("create_transfer", 200, sent(form.clone())).await;
+    let with_amount = |request_id: &str, amount: &str| {
+        let mut form = form.clone();
+        (form["request_id"], form["amount"]) = (json!(request_id), json!(amount));
+        sent(form)
+    };
+    let (same, other) = ("6d1f9f7e-3f0a-4f39-9c53-0f5a4a3b7d20", "b0c8d5f4-8f0e-4a53-b1f7-5b2f4c8a9e31");
+    scene.ask("create_transfer", 409, with_amount(same, "13")).await;
+    scene.ask("create_transfer", 400, with_amount(other, "1e3")).await;
+    scene.ask("create_transfer", 422, with_amount(other, "1000000")).await;
+    scene.ask("get_transfer", 200, with(&[("transfer_id", id.clone())])).await;
+    scene.ask("get_transfer", 400, with(&[("transfer_id", id), ("expand", json!("all"))])).await;
+    scene.ask("list_transfers", 200, with(&[("account_id", account.clone()), ("limit", json!(25))])).await;
+    // The chain was not read for so long that what left the address is not known.
+    scene.world.pass(Duration::from_secs(6 * 60));
+    scene.ask("create_transfer", 503, with_amount(other, "1")).await;
+}
+
 /// The life of a webhook; what it is sent.
 async fn webhooks(scene: &mut Scene, identity: &Value) -> Value {
     let form = json!({ "url": "https://example.com/hooks", "label": "ledger" });
@@ -317,6 +356,7 @@ async fn refuse_parameters(scene: &mut Scene, account: &Value) {
         ("get_account_balances", "account_id", "acc_unknown"),
         ("get_account_coverage", "account_id", "acc_unknown"),
         ("get_deposit", "deposit_id", "00000000-0000-8000-8000-000000000000"),
+        ("get_transfer", "transfer_id", "00000000-0000-8000-8000-000000000000"),
         ("get_webhook", "webhook_id", "wh_unknown"),
         ("delete_webhook", "webhook_id", "wh_unknown"),
         ("rotate_webhook_key", "webhook_id", "wh_unknown"),
@@ -347,6 +387,7 @@ async fn refuse_parameters(scene: &mut Scene, account: &Value) {
         ("list_accounts", vec![("limit", json!(101))]),
         ("list_assets", vec![("chain", json!("BASE"))]),
         ("list_deposits", vec![("limit", json!(26))]),
+        ("list_transfers", vec![("status", json!("PENDING"))]),
         ("list_events", vec![("after", json!(1_000_000))]),
     ] {
         scene.ask(id, 400, with(&parameters)).await;
@@ -499,7 +540,7 @@ fn place<'a>(document: &'a Value, id: &str) -> (&'a str, &'a str) {
 }
 
 fn serve(db: &Db, clock: Clock, limits: Limits) -> Router {
-    let settings = Settings { limits, networks: vec![network()], ..Settings::of(Environment::Test) };
+    let settings = Settings { limits, networks: vec![network()], can_sign: true, ..Settings::of(Environment::Test) };
     Api::new(db.clone(), settings, clock).router()
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod json_schema;
 pub(crate) mod serving;
 pub(crate) mod shares;
 pub(crate) mod signatures;
+pub(crate) mod transfers;
 pub(crate) mod webhooks;
 
 use std::collections::BTreeSet;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use landfall_chain::{Chain, Family};
 
 /// Each room and the rooms it may name, lowest floor first.
-const ROOMS: [(&str, &str); 33] = [
+const ROOMS: [(&str, &str); 34] = [
     // 2: pure. Each names only what stands before it; randomness is an argument.
     ("amount", ""),
     ("time", ""),
@@ -22,16 +22,23 @@ const ROOMS: [(&str, &str); 33] = [
     ("event", "amount time deposit identity"),
     ("account", "amount time request identity"),
     ("balance", "time account"),
+    ("transfer", "time deposit event request"),
     ("key", "amount time"),
     ("webhook", "amount time"),
     ("incident", "time deposit"),
     ("overrides", "time incident"),
     // 3: SQL over the types of floor 2.
-    ("store", "amount time secrets deposit event request identity account balance key webhook incident overrides"),
+    (
+        "store",
+        "amount time secrets deposit event request identity account balance transfer key webhook incident overrides",
+    ),
     // What names of webhooks stand for, vetted.
     ("resolver", "webhook"),
     // What is registered, through whichever door.
-    ("registry", "amount time printable deposit event request identity account key webhook overrides store resolver"),
+    (
+        "registry",
+        "amount time printable deposit event request identity account balance transfer key webhook overrides store resolver",
+    ),
     // What operators decide about chains and identities, whoever asks for it.
     ("operator", "time printable deposit event request identity incident overrides store"),
     // Whose turn it is at work that one process at a time does.
@@ -49,7 +56,7 @@ const ROOMS: [(&str, &str); 33] = [
     ("receiver", "time event webhook"),
     (
         "api",
-        "amount time random deposit event request identity account balance key webhook overrides store registry hosts",
+        "amount time random deposit event request identity account balance transfer key webhook overrides store registry hosts",
     ),
     ("health", "amount time deposit event request identity account key webhook incident overrides store hosts"),
     // Between 4 and 5: reads into the settings of the rooms below, opens nothing.
@@ -74,7 +81,7 @@ const ROOMS: [(&str, &str); 33] = [
     ),
     ("main", "cli telemetry"),
 ];
-const PURE: &str = "amount time random secrets printable deposit event request identity account balance key webhook incident overrides";
+const PURE: &str = "amount time random secrets printable deposit event request identity account balance transfer key webhook incident overrides";
 /// Foreign crates and the rooms that may name them.
 const CRATES: [(&str, &str); 11] = [
     ("sqlx", "store"),
