@@ -11,7 +11,7 @@ use landfall_solana::{Sample, SolanaSource, Timings};
 use serde_json::{Value, json};
 
 use crate::made::{FEE, Made, RENT, SPL_TOKEN, USDC, associated, key};
-use crate::sources::{at, leads, settled, source, source_with};
+use crate::sources::{at, hear_all, leads, settled, source, source_with};
 
 /// A block as a node reports it.
 type ReportedBlock = landfall_cluster::Block;
@@ -229,9 +229,10 @@ async fn what_the_second_cannot_report_is_waited_for_and_never_passed_over() {
         nodes[1].behave();
         nodes[1].lag(0);
         nodes[1].show(&paying(10..=15));
-        // A slow machine lets a wait end before it has answered.
+        // A poll shows that it has come further; a slow machine lets a wait end before it has answered.
         let begun = Instant::now();
         let block = loop {
+            hear_all(&source).await;
             match full(&source, 12).await {
                 Ok(block) => break block,
                 Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
