@@ -1,8 +1,8 @@
 //! A transfer: money that an account sends. Its identity, its states, and what moves it from one to the next.
 //!
 //! Invariants:
-//! - the id is a pure function of the organization and the client's request id, so a restored store, or a copy of it,
-//!   gives the same request the same transfer, and the chain takes its intent once;
+//! - the id is a pure function of the organization and the client's request id: a restored store, or a copy of it, gives
+//!   the same request the same transfer;
 //! - a state changes only by evidence, as the table of [`State::after`] says; CONFIRMED, FAILED and DROPPED are terminal.
 //!
 //! It does not know blocks, SQL, keys or the clock.
@@ -500,8 +500,8 @@ mod tests {
         }
     }
 
-    /// The table, a row for each state and a column for each evidence that is not the same for all obstacles: `-` is an
-    /// error, `=` leaves it as it is, a capital is what is announced.
+    /// A row for each state, a character for each evidence. `-` is an error, `=` leaves the state or announces nothing; a
+    /// letter is the first one of what is announced.
     #[test]
     fn every_state_and_evidence_has_its_outcome() {
         //           handed, impossible x6, included, displaced, final, reverted, used up, by another, guard, cancelled,

@@ -186,7 +186,8 @@ pub(super) struct NewTransferForm {
         (status = 422, description = "The account's address was imported (`SOURCE_NOT_MANAGED`), or has less available than is to be \
             paid (`INSUFFICIENT_FUNDS`).", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "What the account has is not known at the moment (`BALANCE_UNKNOWN`), or no signer is configured \
-            (`TRANSFERS_NOT_CONFIGURED`).", body = Problem, content_type = "application/problem+json"),
+            (`TRANSFERS_NOT_CONFIGURED`). Send it again after `Retry-After` seconds; without this header an operator must act \
+            first.", body = Problem, content_type = "application/problem+json", headers(("Retry-After" = u64))),
     ),
 )]
 pub(super) async fn create(

@@ -4,6 +4,7 @@
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode, header};
+use landfall::amount::from_decimal;
 use landfall::api::{self, Limits, Settings};
 use landfall::identity::Change;
 use landfall::key::{ApiKey, Environment, Scope, Scopes};
@@ -12,7 +13,8 @@ use landfall::registry;
 use landfall::store::wallets::{self, Wallet};
 use landfall::time::Timestamp;
 use landfall::watcher::{BalanceWatch, BalancesRead};
-use landfall_sim::{SimLeg, SimTx};
+use landfall_chain::U256;
+use landfall_sim::{SimLeg, SimTx, WEALTH};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tower::ServiceExt as _;
@@ -50,6 +52,12 @@ impl Bench {
         manage(&world, "alice", ALICE).await;
         world.chain.mine_empty(FINALITY_DEPTH + 1);
         world.catch_up().await;
+        // Everybody owns a sum beyond all belief at first.
+        let everything = SimLeg { amount: U256::from(WEALTH), ..SimLeg::native(address(ALICE), address(PAYER), 0) };
+        let tokens = SimLeg { asset: TOKEN, ..everything.clone() };
+        world
+            .chain
+            .mine(vec![SimTx::new(address(ALICE), 0, vec![tokens]), SimTx::new(address(ALICE), 1, vec![everything])]);
         let usdc = SimLeg { asset: TOKEN, ..SimLeg::native(address(PAYER), address(ALICE), USDC) };
         let eth = SimLeg::native(address(PAYER), address(ALICE), WEI);
         world.chain.mine(vec![SimTx::new(address(PAYER), 0, vec![usdc]), SimTx::new(address(PAYER), 1, vec![eth])]);
@@ -460,11 +468,14 @@ async fn pages_hang_together_and_filters_let_through_what_they_name() {
 #[tokio::test]
 async fn what_one_asset_reserves_is_not_taken_off_another() {
     let bench = Bench::new().await;
-    let eth = with(pay(REQUEST, "0.000000001"), "currency_symbol", json!("ETH"));
-    bench.accepted(&eth).await;
-    let (_, body) = bench.get("/v2/accounts/alice/balances").await;
-    let available: Vec<&str> =
-        body["balances"].as_array().unwrap().iter().map(|line| line["available"].as_str().unwrap()).collect();
-    assert_eq!(available, ["0.000000004", "10"]);
+    let available = async || {
+        let (_, body) = bench.get("/v2/accounts/alice/balances").await;
+        let lines = body["balances"].as_array().unwrap().clone();
+        let [eth, usdc] = [0, 1].map(|at| lines[at]["available"].as_str().unwrap().to_owned());
+        (from_decimal(&eth, 18).unwrap(), usdc)
+    };
+    let (eth, _) = available().await;
+    bench.accepted(&with(pay(REQUEST, "0.000000001"), "currency_symbol", json!("ETH"))).await;
+    assert_eq!(available().await, (eth - U256::from(1_000_000_000), "10".to_owned()));
     bench.world.abandon();
 }
