@@ -44,7 +44,7 @@ CREATE TABLE transfers (
     updated_us BIGINT NOT NULL,
     submitted_us BIGINT,
     confirmed_us BIGINT,
-    -- Stands in each signature, so it is fixed here.
+    -- Stands in each signature; only healing moves it.
     deadline_us BIGINT NOT NULL,
     CHECK ((status = 'CONFIRMED') = (confirmed_us IS NOT NULL)),
     CHECK ((status IN ('FAILED', 'DROPPED')) = (failure_code IS NOT NULL))
@@ -53,7 +53,6 @@ CREATE TABLE transfers (
 CREATE INDEX transfers_newest ON transfers (organization_id, created_us DESC, id{{by_bytes}} DESC);
 CREATE INDEX transfers_account ON transfers (account_id, created_us DESC, id{{by_bytes}} DESC);
 CREATE INDEX transfers_identity ON transfers (identity_id, created_us DESC, id{{by_bytes}} DESC);
-CREATE INDEX transfers_request ON transfers (organization_id, request_id);
 -- What is reserved of an account, and what the sender still has to do.
 CREATE INDEX transfers_open ON transfers (account_id, chain, status) WHERE status IN ('ACCEPTED', 'SUBMITTED');
 

@@ -31,7 +31,8 @@ pub struct Held {
     pub pending: U256,
     /// How much left the address in blocks after that one.
     pub spent: U256,
-    /// How much transfers have reserved that no canonical block shows gone.
+    /// How much transfers have reserved that are not terminal. What a block already shows gone is taken off twice until
+    /// the transfer is CONFIRMED, never not at all.
     pub reserved: U256,
     /// From this block on everything that leaves is seen: the address is watched, and the asset followed. `None` if
     /// there is no such block on record.

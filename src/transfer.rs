@@ -113,7 +113,7 @@ pub enum Evidence {
     NeverUsed { halted: bool },
 }
 
-/// What clients are told of a change.
+/// What is announced to clients of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Announcement {
     Submitted,
@@ -265,7 +265,7 @@ impl State {
         }
     }
 
-    /// The state behind this evidence, and what clients are told; `None` where they are told nothing.
+    /// The state behind this evidence, and what is announced to clients, if anything.
     ///
     /// A use of the intent proves that an attempt was handed over. So who finds one of an ACCEPTED transfer, as after a
     /// restore, first applies [`Evidence::HandedOver`].

@@ -35,7 +35,7 @@ struct Made {
 struct OfOperation {
     parameters: BTreeMap<String, Value>,
     body: Option<Value>,
-    /// By status.
+    /// By status; where an operation refuses with several codes of one status, by `409 CODE`.
     answers: BTreeMap<String, Value>,
 }
 
@@ -78,9 +78,14 @@ impl OfOperation {
         if let Some(body) = &self.body {
             send(operation, body);
         }
-        for (status, answer) in &self.answers {
+        for (key, answer) in &self.answers {
+            let (status, code) =
+                key.split_once(' ').map_or((key.as_str(), None), |(status, code)| (status, Some(code)));
             for content in contents(operation, status) {
-                content.example = Some(answer.clone());
+                match code {
+                    None => content.example = Some(answer.clone()),
+                    Some(code) => drop(content.examples.insert(code.to_owned(), example(answer).into())),
+                }
             }
         }
     }

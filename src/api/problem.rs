@@ -233,7 +233,9 @@ impl Code {
                 "Too many keys of the webhook still sign; rotate after `previous_key_expires_at`, or with a `previous_key_valid_secs` of 0."
             }
             Code::PayloadTooLarge => "The body is too large.",
-            Code::SourceNotManaged => "The account's address on this chain was imported: its key is not held here.",
+            Code::SourceNotManaged => {
+                "The account has no address on this chain whose key is held here: it has none, or one that was imported."
+            }
             Code::InsufficientFunds => {
                 "The paying address has less available than is to be paid; `detail` has both amounts."
             }

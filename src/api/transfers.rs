@@ -1,8 +1,8 @@
 //! `POST /v2/crypto/transfers`, `GET /v2/crypto/transfers` and `GET /v2/crypto/transfers/{transfer_id}`, and the resource
 //! they show.
 //!
-//! Promises: a request that comes again is answered by what it made, whatever else is true by now; both forms of the
-//! destination are one request; a refusal records nothing.
+//! Promises: a request that comes again is answered by what it made, while its chain and asset are listed; both forms of
+//! the destination are one request; a refusal records nothing.
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
@@ -198,13 +198,15 @@ pub(super) async fn create(
     body: Sent,
 ) -> Result<(StatusCode, Json<TransferResource>), Problem> {
     Query::parse(query.as_deref(), &[]).check()?;
-    let order = json::parse::<NewTransferForm>(&headers, body)?.read(&state.settings.networks)?;
+    let form = json::parse::<NewTransferForm>(&headers, body)?;
+    let field = form.destination_field();
+    let order = form.read(&state.settings.networks)?;
     let turn = state.turns.take(&caller.key_id).await;
     auth::still_valid(&state, &caller).await?;
     let can_sign = state.settings.can_sign;
     let accepted = registry::accept_transfer(&state.db, &order, can_sign, state.clock.now()).await;
     drop(turn);
-    let (transfer, made) = accepted.map_err(|error| refusal(error, &order.asset))?;
+    let (transfer, made) = accepted.map_err(|error| refusal(error, &order.asset, field))?;
     Ok((created(made), Json(TransferResource::of(&transfer))))
 }
 
@@ -256,7 +258,7 @@ pub(super) async fn list(
 ) -> Result<Json<TransferList>, Problem> {
     let page = Page::parse(query.as_deref())?;
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
-    // One more than is shown tells whether there is another page.
+    // One more than is shown, to see whether there is another page.
     let found = transfers::list(&mut reader, &page.filter, u32::from(page.limit) + 1).await;
     Ok(Json(page.show(&found.map_err(Problem::internal)?)))
 }
@@ -290,15 +292,13 @@ pub(super) async fn by_id(
     Ok(Json(TransferResource::of(&transfer.ok_or_else(unknown)?)))
 }
 
-/// What contradicts the record, in the API's words; amounts are those of `asset`.
-fn refusal(error: AcceptError, asset: &Asset) -> Problem {
+/// What contradicts the record, in the API's words. Amounts are those of `asset`; `field` has the destination.
+fn refusal(error: AcceptError, asset: &Asset, field: &str) -> Problem {
     match error {
         AcceptError::Mismatch { transfer } => Problem::other_transfer(transfer),
         AcceptError::Duplicate { transfer, status } => Problem::duplicate_transaction(transfer, status),
         AcceptError::NoAccount(_) => json::refusal("account_id", "names no account".to_owned()),
-        AcceptError::ToItself => {
-            json::refusal("destination", "is the address that pays; send to another one".to_owned())
-        }
+        AcceptError::ToItself => json::refusal(field, "is the address that pays; send to another one".to_owned()),
         AcceptError::NotActive { status, .. } => Problem::account_not_active(status),
         error @ AcceptError::NotManaged { .. } => Problem::source_not_managed(error.to_string()),
         AcceptError::Insufficient { amount, available } => {
@@ -315,7 +315,7 @@ fn refusal(error: AcceptError, asset: &Asset) -> Problem {
 }
 
 impl NewTransferForm {
-    /// What is asked for, with all that is wrong with the fields.
+    /// What is asked for. Symbol and amount are checked where the destination is right.
     fn read(self, networks: &[Network]) -> Result<Order, Problem> {
         let mut faults = Faults::default();
         let request_id = faults.take("request_id", self.request_id.parse::<RequestId>());
@@ -328,6 +328,11 @@ impl NewTransferForm {
         let ((request_id, (network, destination)), (asset, amount)) = faults.check(all)?;
         let (account_id, chain, asset) = (self.account_id, network.chain, asset.clone());
         Ok(Order { request_id, account_id, chain, asset, amount, destination })
+    }
+
+    /// The field that has the destination's address.
+    const fn destination_field(&self) -> &'static str {
+        if self.address_destination.is_some() { "address_destination.address" } else { "destination_address" }
     }
 
     /// The destination in whichever of its two forms it was sent, and the names of its fields there.
@@ -433,7 +438,7 @@ impl Page {
             after: None,
         };
         let limit = query.optional("limit", |text| query::limit(text, LIMIT_MAX)).unwrap_or(LIMIT_DEFAULT);
-        // Only when the filters are right can be told whether the cursor belongs to them.
+        // A cursor belongs to its filters, so they are checked first.
         query.check()?;
         filter.after = query.optional("cursor", |text| place(text, &filter));
         query.check()?;

@@ -128,7 +128,7 @@ mod tests {
             ("SOLANA_MAINNET", "finality = \"finalized\"\nconfirmations = 3", "confirmations", ONE_RULE),
             ("SOLANA_MAINNET", "l1_blocks = 3", "l1_blocks", ONE_RULE),
             ("SOLANA_MAINNET", tier, "tiers", ONE_RULE),
-            ("BASE_MAINNET", &genesis, "genesis", "an EVM chain by its chain id, which is built in; leave it out"),
+            ("BASE_MAINNET", &genesis, "genesis", "an EVM chain has its chain id, which is built in; leave it out"),
             ("BASE_MAINNET", "max_transaction_version = 1", "max_transaction_version", "leave it out"),
             ("BASE_MAINNET", "wrapped = \"token\"", "wrapped", "add its contract to assets"),
             ("BASE_MAINNET", program, "assets[0].program", "only Solana has token programs; leave it out"),

@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn scopes_are_read_back_and_are_never_none() {
         let all = Scopes::of(&Scope::ALL).unwrap();
-        assert_eq!(all.to_string(), "read,write,webhooks,admin");
+        assert_eq!(all.to_string(), "read,write,webhooks,transfers,admin");
         assert_eq!(all.to_string().parse(), Ok(all));
         assert_eq!(Scopes::of(&[]), None);
         for bad in ["", "Read", "read,", "read write", "root"] {

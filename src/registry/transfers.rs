@@ -86,26 +86,29 @@ async fn allow(
 ) -> Result<Transfer, AcceptError> {
     let Order { request_id, account_id, chain, asset, amount, destination } = order;
     let account = account_pages::identity(tx, account_id).await?;
-    let (identity_id, status) = account.ok_or_else(|| AcceptError::NoAccount(account_id.clone()))?;
+    let (identity_id, _) = account.ok_or_else(|| AcceptError::NoAccount(account_id.clone()))?;
     let source = wallets::lock_paying(tx, account_id, chain.family()).await?;
     if source == Some(*destination) {
         return Err(AcceptError::ToItself);
     }
+    // Locked, so that no account is frozen, and announced as such, before it is seen here.
+    let status = AccountStatus::of(accounts::lock_status(tx, &identity_id).await?);
     if status != AccountStatus::Active {
         return Err(AcceptError::NotActive { id: account_id.clone(), status });
     }
-    let source = match source {
-        Some(source) => source,
-        None if can_sign => return Err(AcceptError::NotManaged { id: account_id.clone(), chain: *chain }),
-        None => return Err(AcceptError::NotConfigured),
-    };
-    match available(tx, order, &source, now).await? {
-        Some(available) if available >= *amount => {}
-        Some(available) => return Err(AcceptError::Insufficient { amount: *amount, available }),
-        None => return Err(AcceptError::BalanceUnknown(*chain)),
+    let unmanaged = || AcceptError::NotManaged { id: account_id.clone(), chain: *chain };
+    let source = source.ok_or_else(unmanaged)?;
+    // One address is a wallet on every chain of its family, and watched only where the account asked for it.
+    if accounts::owner(tx, *chain, &source).await?.as_ref() != Some(account_id) {
+        return Err(unmanaged());
     }
-    if !can_sign {
-        return Err(AcceptError::NotConfigured);
+    match available(tx, order, &source, now).await? {
+        Some(available) if available < *amount => {
+            return Err(AcceptError::Insufficient { amount: *amount, available });
+        }
+        Some(_) if can_sign => {}
+        None if can_sign => return Err(AcceptError::BalanceUnknown(*chain)),
+        Some(_) | None => return Err(AcceptError::NotConfigured),
     }
     Ok(Transfer {
         id,

@@ -415,6 +415,13 @@ async fn check_identity<'a>(
     }
 }
 
+/// The status of an identity, which nobody changes before the end of this transaction.
+pub async fn lock_status(tx: &mut Tx, identity_id: &str) -> Result<IdentityStatus, StoreError> {
+    let status = fetch_optional!(tx, (String,), IDENTITY, identity_id, ORGANIZATION)?;
+    let (status,) = status.ok_or_else(|| StoreError::inconsistent("identity", "it is not there"))?;
+    parsed("identity status", &status)
+}
+
 /// Creates the account unless one with its id exists; returns how many were created.
 async fn insert_account(
     tx: &mut Tx,

@@ -518,6 +518,8 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
         // What a process that is paused in a transaction has locked, above all the feed's numbering, is free after
         // this.
         ("idle_in_transaction_session_timeout", "10s"),
+        // Who waited for a lock must see what its holder committed: another default would count money from before.
+        ("default_transaction_isolation", "read committed"),
         // The planner takes some short statements for long ones (recursive ones, tables without statistics). To compile
         // such a statement took a thousand times as long as to run it, at each execution.
         ("jit", "off"),

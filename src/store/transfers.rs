@@ -41,19 +41,19 @@ statements! {
     BY_ID = "SELECT * FROM transfers WHERE id = $1 AND organization_id = $2";
     LIST = "SELECT * FROM transfers WHERE organization_id = $1 \
             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
-            AND (CAST($4 AS TEXT) IS NULL OR status = $4) AND (CAST($5 AS TEXT) IS NULL OR request_id = $5) \
-            AND created_us >= $6 AND (created_us, id" [" COLLATE \"C\""] ") < ($7, $8) \
-            ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $9";
+            AND (CAST($4 AS TEXT) IS NULL OR status = $4) \
+            AND created_us >= $5 AND (created_us, id" [" COLLATE \"C\""] ") < ($6, $7) \
+            ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $8";
     OF_ACCOUNT = "SELECT * FROM transfers WHERE account_id = $1 \
             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
-            AND (CAST($4 AS TEXT) IS NULL OR status = $4) AND (CAST($5 AS TEXT) IS NULL OR request_id = $5) \
-            AND created_us >= $6 AND (created_us, id" [" COLLATE \"C\""] ") < ($7, $8) \
-            ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $9";
+            AND (CAST($4 AS TEXT) IS NULL OR status = $4) \
+            AND created_us >= $5 AND (created_us, id" [" COLLATE \"C\""] ") < ($6, $7) \
+            ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $8";
     OF_IDENTITY = "SELECT * FROM transfers WHERE identity_id = $1 \
             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
-            AND (CAST($4 AS TEXT) IS NULL OR status = $4) AND (CAST($5 AS TEXT) IS NULL OR request_id = $5) \
-            AND created_us >= $6 AND (created_us, id" [" COLLATE \"C\""] ") < ($7, $8) \
-            ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $9";
+            AND (CAST($4 AS TEXT) IS NULL OR status = $4) \
+            AND created_us >= $5 AND (created_us, id" [" COLLATE \"C\""] ") < ($6, $7) \
+            ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $8";
 }
 
 #[derive(FromRow)]
@@ -122,6 +122,10 @@ pub async fn list(
     filter: &TransferFilter,
     limit: u32,
 ) -> Result<Vec<Transfer>, StoreError> {
+    if let Some(request_id) = filter.request_id {
+        let found = by_id(connection, TransferId::of(ORGANIZATION, request_id)).await?;
+        return Ok(found.into_iter().filter(|transfer| filter.lets_through(transfer)).collect());
+    }
     let mut found = match &filter.account_id {
         Some(account) => page(connection, Of::Account(account), filter, limit).await?,
         None if filter.identity_ids.is_empty() => page(connection, Of::Organization, filter, limit).await?,
@@ -155,30 +159,12 @@ async fn page(
     filter: &TransferFilter,
     limit: u32,
 ) -> Result<Vec<Transfer>, StoreError> {
-    let TransferFilter { chain, symbol, status, request_id, start, end, after, .. } = filter;
-    let (chain, status) = (chain.map(Chain::name), status.map(TransferStatus::name));
-    let (symbol, request_id) = (symbol.as_deref(), request_id.map(|id| id.to_string()));
-    let start = start.map_or(i64::MIN, |at| at.0);
-    // One bound for the place in the list and the end time, as for deposits. "g" sorts after every hexadecimal digit.
-    let end = (end.map_or(i64::MAX, |at| at.0), "g".to_owned());
-    let (before, before_id) = after.map_or(end.clone(), |(at, id)| end.min((at.0, id.to_string())));
-    let limit = i64::from(limit);
+    let TransferFilter { chain, symbol, status, .. } = filter;
+    let (chain, symbol, status) = (chain.map(Chain::name), symbol.as_deref(), status.map(TransferStatus::name));
+    let (start, (before, before_id), limit) = (filter.start(), filter.before(), i64::from(limit));
     macro_rules! rows {
         ($sql:ident, $of:expr) => {
-            fetch_all!(
-                connection,
-                TransferRow,
-                $sql,
-                $of,
-                chain,
-                symbol,
-                status,
-                request_id,
-                start,
-                before,
-                before_id,
-                limit
-            )?
+            fetch_all!(connection, TransferRow, $sql, $of, chain, symbol, status, start, before, before_id, limit)?
         };
     }
     let rows = match of {
@@ -187,6 +173,35 @@ async fn page(
         Of::Identity(identity) => rows!(OF_IDENTITY, identity),
     };
     rows.into_iter().map(Transfer::try_from).collect()
+}
+
+impl TransferFilter {
+    /// The first time, inclusive.
+    fn start(&self) -> i64 {
+        self.start.map_or(i64::MIN, |at| at.0)
+    }
+
+    /// All transfers of the page are before this time and id: one bound for both the place in the list and the end time,
+    /// as for deposits. "g" sorts after every hexadecimal digit.
+    fn before(&self) -> (i64, String) {
+        let end = (self.end.map_or(i64::MAX, |at| at.0), "g".to_owned());
+        match self.after {
+            Some((at, id)) => end.min((at.0, id.to_string())),
+            None => end,
+        }
+    }
+
+    fn lets_through(&self, transfer: &Transfer) -> bool {
+        let TransferFilter { account_id, identity_ids, chain, symbol, status, .. } = self;
+        let place = (transfer.created_at.0, transfer.id.to_string());
+        account_id.as_ref().is_none_or(|account| *account == transfer.account_id)
+            && (identity_ids.is_empty() || identity_ids.contains(&transfer.identity_id))
+            && chain.is_none_or(|chain| chain == transfer.chain)
+            && symbol.as_ref().is_none_or(|symbol| *symbol == transfer.symbol)
+            && status.is_none_or(|status| status == transfer.state.status())
+            && place.0 >= self.start()
+            && place < self.before()
+    }
 }
 
 impl TryFrom<TransferRow> for Transfer {

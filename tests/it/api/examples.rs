@@ -18,7 +18,6 @@ use landfall::identity::Change;
 use landfall::key::{ApiKey, Environment, Scope, Scopes};
 use landfall::operator::Operator;
 use landfall::registry;
-use landfall::store::wallets::{self, Wallet};
 use landfall::store::{Db, Pools};
 use landfall::time::Clock;
 use landfall::watcher::{BalanceWatch, BalancesRead};
@@ -28,6 +27,7 @@ use serde_json::{Map, Value, json};
 use tower::ServiceExt as _;
 
 use crate::api::json_schema::{assert_valid, faults};
+use crate::api::transfers::{end, manage};
 use crate::harness::postgres::Engine;
 use crate::harness::world::{FINALITY_DEPTH, TOKEN, World, address, network, report, tester};
 
@@ -104,6 +104,13 @@ impl Scene {
         }
         asked.answers.insert(status.to_string(), answer.clone());
         answer
+    }
+
+    /// As [`Scene::ask`], where the operation refuses with several codes of this status.
+    async fn refused(&mut self, id: &str, status: u16, code: &str, ask: Ask<'_>) {
+        let (found, answer) = send(&self.router, self.request(id, &ask, Scope::Admin)).await;
+        assert_eq!((found, &answer["code"]), (status, &json!(code)), "{id}: {answer}");
+        self.made.entry(id.to_owned()).or_default().answers.insert(format!("{status} {code}"), answer);
     }
 
     /// A request for an operation: what its path has no place for goes into the query.
@@ -192,6 +199,9 @@ async fn the_examples_of_the_document_are_what_is_answered() {
     list(&mut scene, &identity, &account, &deposit).await;
     transfers(&mut scene, &account).await;
     let events = webhooks(&mut scene, &identity).await;
+    let mut form = transfer(&account);
+    form["request_id"] = json!("b0c8d5f4-8f0e-4a53-b1f7-5b2f4c8a9e31");
+    scene.refused("create_transfer", 409, "ACCOUNT_NOT_ACTIVE", sent(form)).await;
     refuse_parameters(&mut scene, &account).await;
     let refusals = refusals(&mut scene).await;
 
@@ -270,39 +280,43 @@ async fn list(scene: &mut Scene, identity: &Value, account: &Value, deposit: &Va
 
 /// A transfer of the account, asked for twice, contradicted and refused.
 async fn transfers(scene: &mut Scene, account: &Value) {
-    let wallet = Wallet {
-        address: address(ALICE),
-        account_id: account.as_str().unwrap().to_owned(),
-        tag: String::new(),
-        path: "m/44'/60'/0'/0/0".to_owned(),
-        key_id: "test".to_owned(),
-    };
-    let mut tx = scene.world.db().begin().await.unwrap();
-    wallets::add(&mut tx, &wallet, scene.world.now()).await.unwrap();
-    tx.commit().await.unwrap();
+    let create = "create_transfer";
     report(&scene.world).await;
-    let form = json!({
-        "request_id": "6d1f9f7e-3f0a-4f39-9c53-0f5a4a3b7d20", "account_id": account, "currency_symbol": "USDC",
-        "amount": "12.5",
-        "address_destination": { "address": address(PAYER).to_string(), "chain": "ETHEREUM_TESTNET" },
-    });
-    let id = scene.ask("create_transfer", 201, sent(form.clone())).await["id"].clone();
-    scene.ask("create_transfer", 200, sent(form.clone())).await;
+    let form = transfer(account);
+    let (same, other) = (form["request_id"].as_str().unwrap(), "b0c8d5f4-8f0e-4a53-b1f7-5b2f4c8a9e31");
     let with_amount = |request_id: &str, amount: &str| {
         let mut form = form.clone();
         (form["request_id"], form["amount"]) = (json!(request_id), json!(amount));
         sent(form)
     };
-    let (same, other) = ("6d1f9f7e-3f0a-4f39-9c53-0f5a4a3b7d20", "b0c8d5f4-8f0e-4a53-b1f7-5b2f4c8a9e31");
-    scene.ask("create_transfer", 409, with_amount(same, "13")).await;
-    scene.ask("create_transfer", 400, with_amount(other, "1e3")).await;
-    scene.ask("create_transfer", 422, with_amount(other, "1000000")).await;
+    scene.refused(create, 422, "SOURCE_NOT_MANAGED", sent(form.clone())).await;
+    manage(&scene.world, account.as_str().unwrap(), ALICE).await;
+    let (signing, unsigned) = (scene.router.clone(), settings(no_rates(), false));
+    scene.router = Api::new(scene.world.db().clone(), unsigned, scene.world.clock()).router();
+    scene.refused(create, 503, "TRANSFERS_NOT_CONFIGURED", sent(form.clone())).await;
+    scene.router = signing;
+    let id = scene.ask(create, 201, sent(form.clone())).await["id"].clone();
+    scene.ask(create, 200, sent(form.clone())).await;
+    scene.refused(create, 409, "IDEMPOTENCY_MISMATCH", with_amount(same, "13")).await;
+    scene.ask(create, 400, with_amount(other, "1e3")).await;
+    scene.refused(create, 422, "INSUFFICIENT_FUNDS", with_amount(other, "1000000")).await;
     scene.ask("get_transfer", 200, with(&[("transfer_id", id.clone())])).await;
-    scene.ask("get_transfer", 400, with(&[("transfer_id", id), ("expand", json!("all"))])).await;
+    scene.ask("get_transfer", 400, with(&[("transfer_id", id.clone()), ("expand", json!("all"))])).await;
     scene.ask("list_transfers", 200, with(&[("account_id", account.clone()), ("limit", json!(25))])).await;
+    end(&scene.world, id.as_str().unwrap(), "CONFIRMED").await;
+    scene.refused(create, 409, "DUPLICATE_TRANSACTION", sent(form.clone())).await;
     // The chain was not read for so long that what left the address is not known.
     scene.world.pass(Duration::from_secs(6 * 60));
-    scene.ask("create_transfer", 503, with_amount(other, "1")).await;
+    scene.refused(create, 503, "BALANCE_UNKNOWN", with_amount(other, "1")).await;
+}
+
+/// The account pays 12.5 USDC.
+fn transfer(account: &Value) -> Value {
+    json!({
+        "request_id": "6d1f9f7e-3f0a-4f39-9c53-0f5a4a3b7d20", "account_id": account, "currency_symbol": "USDC",
+        "amount": "12.5",
+        "address_destination": { "address": address(PAYER).to_string(), "chain": "ETHEREUM_TESTNET" },
+    })
 }
 
 /// The life of a webhook; what it is sent.
@@ -540,8 +554,11 @@ fn place<'a>(document: &'a Value, id: &str) -> (&'a str, &'a str) {
 }
 
 fn serve(db: &Db, clock: Clock, limits: Limits) -> Router {
-    let settings = Settings { limits, networks: vec![network()], can_sign: true, ..Settings::of(Environment::Test) };
-    Api::new(db.clone(), settings, clock).router()
+    Api::new(db.clone(), settings(limits, true), clock).router()
+}
+
+fn settings(limits: Limits, can_sign: bool) -> Settings {
+    Settings { limits, networks: vec![network()], can_sign, ..Settings::of(Environment::Test) }
 }
 
 fn no_rates() -> Limits {

@@ -10,6 +10,7 @@ use landfall::identity::Change;
 use landfall::key::{ApiKey, Environment, Scope, Scopes};
 use landfall::operator::Operator;
 use landfall::registry;
+use landfall::store::Pools;
 use landfall::store::wallets::{self, Wallet};
 use landfall::time::Timestamp;
 use landfall::watcher::{BalanceWatch, BalancesRead};
@@ -111,7 +112,7 @@ impl Bench {
 }
 
 /// Notes that we hold the key of an account's address.
-async fn manage(world: &World, account: &str, who: u8) {
+pub(crate) async fn manage(world: &World, account: &str, who: u8) {
     let wallet = Wallet {
         address: address(who),
         account_id: account.to_owned(),
@@ -122,6 +123,35 @@ async fn manage(world: &World, account: &str, who: u8) {
     let mut tx = world.db().begin().await.unwrap();
     wallets::add(&mut tx, &wallet, world.now()).await.unwrap();
     tx.commit().await.unwrap();
+}
+
+/// Ends a transfer so, as the sender will: this version has none.
+pub(crate) async fn end(world: &World, id: &str, status: &str) {
+    let (confirmed, code) = match status {
+        "CONFIRMED" => (Some(world.now().0), None),
+        "FAILED" => (None, Some("REVERTED")),
+        _ => (None, Some("WINDOW_ELAPSED")),
+    };
+    let sql = "UPDATE transfers SET status = $1, state = $2, confirmed_us = $3, failure_code = $4 WHERE id = $5";
+    macro_rules! run {
+        ($pool:expr) => {
+            sqlx::query(sql)
+                .bind(status)
+                .bind(status.to_lowercase())
+                .bind(confirmed)
+                .bind(code)
+                .bind(id)
+                .execute($pool)
+                .await
+                .unwrap()
+                .rows_affected()
+        };
+    }
+    let ended = match world.db().pools() {
+        Pools::Postgres(pool) => run!(pool),
+        Pools::Sqlite { write, .. } => run!(write),
+    };
+    assert_eq!(ended, 1);
 }
 
 async fn serve(world: &World, can_sign: bool, scopes: &[Scope]) -> (Router, String) {
@@ -225,6 +255,27 @@ async fn a_request_id_with_other_content_is_refused_and_names_the_transfer() {
     bench.world.abandon();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_whose_transfer_has_ended_is_a_duplicate_and_what_did_not_pay_is_free_again() {
+    for engine in ENGINES {
+        let bench = Bench::on(engine).await;
+        for (n, status) in ["CONFIRMED", "FAILED", "DROPPED"].into_iter().enumerate() {
+            let body = pay(&format!("00000000-0000-4000-8000-0000000000{}", n + 10), "4");
+            let transfer = bench.accepted(&body).await;
+            assert_eq!(bench.available().await, "6");
+            end(&bench.world, transfer["id"].as_str().unwrap(), status).await;
+            let (found, problem) = bench.post(&body).await;
+            assert_eq!((found.as_u16(), &problem["code"]), (409, &json!("DUPLICATE_TRANSACTION")), "{problem}");
+            assert_eq!((&problem["transfer_id"], &problem["transfer_status"]), (&transfer["id"], &json!(status)));
+            // Other content under the same id is a mismatch at whatever state.
+            let (_, other) = bench.post(&with(body, "amount", json!("5"))).await;
+            assert_eq!(other["code"], "IDEMPOTENCY_MISMATCH");
+            assert_eq!(bench.available().await, "10");
+        }
+        bench.world.abandon();
+    }
+}
+
 #[tokio::test]
 async fn a_refusal_records_nothing_so_the_same_request_may_come_again() {
     let bench = Bench::new().await;
@@ -316,7 +367,7 @@ async fn destinations_that_are_no_ones_or_said_twice_are_refused_with_what_to_se
             "address_destination.address",
             "the token itself",
         ),
-        (place(&address(ALICE).to_string()), "destination", "the address that pays"),
+        (place(&address(ALICE).to_string()), "address_destination.address", "the address that pays"),
         (
             with(pay(REQUEST, "1"), "address_destination", to(&stranger, "BASE_MAINNET")),
             "address_destination.chain",

@@ -404,3 +404,52 @@ async fn the_status_says_what_stands_behind_deposits_now() {
         drop(nodes);
     }
 }
+
+/// The rows of a block do not say who reported them, so a new process reads the block again.
+#[tokio::test]
+async fn what_the_only_endpoint_left_denies_is_not_confirmed() {
+    let mut scene = Scene::of(2).await;
+    scene.nodes[0].ledger().amend(14, one_more);
+    scene.nodes[1].answer_instead(14, Instead::Null);
+    assert_eq!(scene.ticks(2).await, None);
+    let (deposit, proof) = scene.deposit().await.unwrap();
+    assert_eq!((deposit.status, proof.as_str()), (DepositStatus::Pending, "one_endpoint"));
+    assert_eq!(deposit.amount.to_string(), "2000001");
+    // The operator takes the endpoint that made the payment up out of the configuration.
+    scene.nodes[1].behave();
+    scene.nodes[1].ledger().produce(17, Vec::new());
+    scene.watcher = watcher(source(&[&scene.nodes[1]]), &scene.store);
+    scene.finalize(&[16, 16]);
+    for _ in 0..4 {
+        drop(scene.watcher.tick(NOW).await);
+    }
+    let (deposit, proof) = scene.deposit().await.unwrap();
+    assert_eq!(deposit.status, DepositStatus::Pending, "{} {proof}", deposit.amount);
+}
+
+/// What was CONFIRMED early is connected again with another amount, which a hash does not cover.
+#[tokio::test]
+async fn a_transaction_is_never_credited_with_more_than_its_newest_reading_paid() {
+    let mut scene = Scene::of(1).await;
+    assert_eq!(scene.ticks(1).await, None);
+    let author = landfall::operator::Operator { actor: "a person", reason: "why", now: NOW };
+    author.confirm_through(&scene.store.db, CHAIN, 14, REST).await.unwrap();
+    assert_eq!(scene.ticks(1).await, None);
+    assert_eq!(scene.status().await, Some(DepositStatus::Confirmed));
+    let ledger = scene.nodes[0].ledger();
+    ledger.amend(14, one_more);
+    let mut tx = scene.store.db.begin().await.unwrap();
+    let below = ledger.block(13).unwrap().reference();
+    Cursor::lock(&mut tx, CHAIN).await.unwrap();
+    landfall::store::cursors::disconnect(&mut tx, CHAIN, &below).await.unwrap();
+    let at = ledger.block(17).unwrap().reference();
+    Cursor::shift(&mut tx, CHAIN, &at, &below).await.unwrap();
+    tx.commit().await.unwrap();
+    scene.ticks(1).await;
+    scene.finalize(&[16]);
+    scene.ticks(2).await;
+    let mut reader = scene.store.db.read().await.unwrap();
+    let found = deposits::list(&mut reader, &DepositFilter::default(), 10).await.unwrap();
+    let text: Vec<_> = found.iter().map(|it| format!("{} {}", it.amount, it.status)).collect();
+    assert_eq!(found.iter().filter(|it| it.status == DepositStatus::Confirmed).count(), 1, "{text:?}");
+}
