@@ -55,7 +55,7 @@ impl Bench {
         world.catch_up().await;
         // Everybody owns a sum beyond all belief at first.
         let everything = SimLeg { amount: U256::from(WEALTH), ..SimLeg::native(address(ALICE), address(PAYER), 0) };
-        let tokens = SimLeg { asset: TOKEN, ..everything.clone() };
+        let tokens = SimLeg { asset: TOKEN, ..everything };
         world
             .chain
             .mine(vec![SimTx::new(address(ALICE), 0, vec![tokens]), SimTx::new(address(ALICE), 1, vec![everything])]);
