@@ -326,7 +326,7 @@ pub(crate) fn usdc() -> landfall_node::Address {
 
 fn watcher(servers: &[Server], store: &TestStore, mode: Mode) -> (Watcher<Arc<EvmSource>>, Endpoints) {
     let urls = servers.iter().map(|server| EndpointUrl::from(server.url().parse::<url::Url>().unwrap())).collect();
-    let source = EvmSource::at(network(mode), urls, Timings::SHORT).unwrap();
+    let source = EvmSource::at(network(mode), urls, Timings::PRODUCTION).unwrap();
     let endpoints = source.endpoints();
     let (poll, proof, start) = (Duration::from_millis(10), mode.proof(), Start::Number(1));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
