@@ -226,7 +226,7 @@ pub(super) async fn create(
         ("identity_ids" = inline(Option<Vec<openapi::FilterText>>), Query, nullable = false, explode, max_items = 25,
             description = "Only transfers of these identities; sent once for each, at most 25 times."),
         ("identity_id" = inline(Option<openapi::FilterText>), Query, nullable = false,
-            description = "Only transfers of this identity; not together with `identity_ids`."),
+            description = "One more of `identity_ids`."),
         ("destination_chain" = Option<openapi::ChainName>, Query, nullable = false,
             description = "Only transfers on this chain."),
         ("currency_symbol" = Option<String>, Query, nullable = false, min_length = 1,
@@ -411,12 +411,7 @@ impl Page {
     fn parse(raw: Option<&str>) -> Result<Self, Problem> {
         let mut query = Query::parse_with_lists(raw, &LIST_PARAMETERS, &["identity_ids"]);
         let mut identity_ids = query.list("identity_ids", IDENTITY_IDS_MAX, query::text);
-        if let Some(identity_id) = query.optional("identity_id", query::text) {
-            if !identity_ids.is_empty() {
-                query.refuse("identity_id", "must not be sent together with identity_ids");
-            }
-            identity_ids.push(identity_id);
-        }
+        identity_ids.extend(query.optional("identity_id", query::text));
         identity_ids.sort_unstable();
         identity_ids.dedup();
         let start = query.optional("start_time", str::parse::<TimeBound>);

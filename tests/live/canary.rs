@@ -164,7 +164,7 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     add_hook(&mut reported, &format!("https://{tls}/hook-path?token=hook-token"));
     let taking = Hook::start(Duration::from_millis(1)).await;
     add_hook(&mut reported, &format!("{}?token=hook-token", taking.url));
-    let key = ["key", "create", "--name", "live", "--scope", "read,write,webhooks"];
+    let key = ["key", "create", "--name", "live", "--scope", "read,write,webhooks,transfers"];
     let key = reported.run_for(&key, &[0], |key| vec![key[16..59].to_owned()]).trim().to_owned();
 
     let log = stage.folder.path().join("talkative.log");
@@ -518,6 +518,8 @@ async fn ask_all(reported: &mut Output, stage: &Stage, port: u16, key: &str) {
         ("/v2/assets", 200),
         ("/v2/crypto/deposits?account_id=alice", 200),
         (&format!("/v2/crypto/deposits/{deposit}"), 200),
+        ("/v2/crypto/transfers?account_id=alice", 200),
+        ("/v2/crypto/transfers/00000000-0000-8000-8000-000000000000", 404),
         ("/v2/events", 200),
         ("/v2/webhooks", 200),
         ("/v2/webhooks/unknown", 404),
@@ -526,6 +528,12 @@ async fn ask_all(reported: &mut Output, stage: &Stage, port: u16, key: &str) {
     ] {
         reported.ask(&api, key, ("GET", path), None, status).await;
     }
+    let form = json!({
+        "request_id": "6d1f9f7e-3f0a-4f39-9c53-0f5a4a3b7d20", "account_id": "alice", "currency_symbol": "ETH",
+        "amount": "0.000000000000000001",
+        "address_destination": { "address": address(0xd0).to_string(), "chain": CHAIN },
+    });
+    reported.ask(&api, key, ("POST", "/v2/crypto/transfers"), Some(form), 422).await;
     let form =
         json!({ "url": "https://hook-name.example/hook-path?token=hook-token", "label": "hook", "ed25519": true });
     let made = reported.ask(&api, key, ("POST", "/v2/webhooks"), Some(form), 201).await;

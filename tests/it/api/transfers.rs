@@ -490,6 +490,7 @@ async fn pages_hang_together_and_filters_let_through_what_they_name() {
             ("account_id=alice&identity_id=other".to_owned(), 0),
             ("account_id=nobody".to_owned(), 0),
             ("identity_ids=default&identity_ids=other".to_owned(), 5),
+            ("identity_id=default&identity_ids=other".to_owned(), 5),
             ("identity_id=other".to_owned(), 0),
             ("destination_chain=ETHEREUM_TESTNET".to_owned(), 5),
             ("destination_chain=BASE_MAINNET".to_owned(), 0),
@@ -504,8 +505,7 @@ async fn pages_hang_together_and_filters_let_through_what_they_name() {
             let (status, page) = bench.get(&format!("{PATH}?{query}")).await;
             assert_eq!((status, page["transfers"].as_array().map(Vec::len)), (StatusCode::OK, Some(count)), "{query}");
         }
-        for query in ["status=PENDING", "identity_id=a&identity_ids=b", "limit=101", "request_id=1", "accountId=alice"]
-        {
+        for query in ["status=PENDING", "limit=101", "request_id=1", "accountId=alice"] {
             assert_eq!(bench.get(&format!("{PATH}?{query}")).await.0, StatusCode::BAD_REQUEST, "{query}");
         }
         let (_, page) = bench.get(&format!("{PATH}?limit=2")).await;
