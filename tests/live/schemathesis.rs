@@ -111,7 +111,11 @@ impl Scene {
     }
 
     fn key(&self, name: &str, is_paired: bool) -> String {
-        let key = self.stage.ok(&["key", "create", "--name", name, "--scope", "read,write,webhooks"]).trim().to_owned();
+        let key = self
+            .stage
+            .ok(&["key", "create", "--name", name, "--scope", "read,write,webhooks,transfers"])
+            .trim()
+            .to_owned();
         if is_paired {
             let pem = format!("{KEYS}/ed25519.pub.pem");
             self.stage.ok(&["key", "pair", key_id(&key), "--public-key", &pem, "--reason", "a test"]);
@@ -169,8 +173,8 @@ fn key_id(key: &str) -> &str {
     &key[8..16]
 }
 
-/// The number that a report has before this text.
+/// The number that a report has before this text, in the first line that has one.
 fn number(report: &str, text: &str) -> u64 {
-    let line = report.lines().find_map(|line| Some(line.split_once(text)?.0)).unwrap_or_else(|| panic!("{report}"));
-    line.rsplit(' ').next().unwrap().parse().unwrap()
+    let of = |line: &str| line.split_once(text)?.0.rsplit(' ').next()?.replace(',', "").parse().ok();
+    report.lines().find_map(of).unwrap_or_else(|| panic!("{report}"))
 }
