@@ -116,7 +116,10 @@ statements! {
              VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (deposit_id) DO UPDATE SET tries = excluded.tries, \
              next_us = excluded.next_us, reason = excluded.reason, block_hash = excluded.block_hash, is_final = excluded.is_final";
     ALLOW = "UPDATE inclusions SET allowed = $4 WHERE deposit_id = $1 AND chain = $2 AND block_hash = $3 AND lane = 'traces'";
-    GIVE_UP = "UPDATE unwitnessed SET given_up = true WHERE deposit_id = $1 AND block_hash IS NULL";
+    // Not of a deposit that has come into a block of ours since it was doubtful.
+    GIVE_UP = "UPDATE unwitnessed SET given_up = true WHERE deposit_id = $1 AND block_hash IS NULL AND NOT EXISTS \
+               (SELECT 1 FROM inclusions JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
+               WHERE inclusions.deposit_id = $1 AND blocks.canonical)";
     GIVEN_UP = "SELECT 1 FROM unwitnessed WHERE deposit_id = $1 AND given_up ORDER BY deposit_id LIMIT 1";
     REASON = "SELECT reason FROM unwitnessed WHERE deposit_id = $1";
     SETTLED = "DELETE FROM unwitnessed WHERE deposit_id = $1";
