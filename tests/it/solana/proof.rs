@@ -420,11 +420,14 @@ async fn what_the_only_endpoint_left_denies_is_not_confirmed() {
     scene.nodes[1].ledger().produce(17, Vec::new());
     scene.watcher = watcher(source(&[&scene.nodes[1]]), &scene.store);
     scene.finalize(&[16, 16]);
+    let mut errors = Vec::new();
     for _ in 0..4 {
-        drop(scene.watcher.tick(NOW).await);
+        errors.extend(scene.watcher.tick(NOW).await.err());
     }
     let (deposit, proof) = scene.deposit().await.unwrap();
     assert_eq!(deposit.status, DepositStatus::Pending, "{} {proof}", deposit.amount);
+    // It was read again, and its leg is not there.
+    assert!(errors.iter().any(|error| matches!(error, TickError::LegMissing { .. })), "{errors:?}");
 }
 
 /// What was CONFIRMED early is connected again with another amount, which a hash does not cover.
