@@ -1,5 +1,5 @@
 //! Receives Landfall's webhooks: verifies them, takes each change of a deposit once and credits on CONFIRMED, and takes each
-//! change of an identity once.
+//! change of an identity and of a transfer once.
 //!
 //! ```sh
 //! SIGNING_KEY=whsec_.. PORT=9000 LEDGER=ledger.db cargo run --example receiver
@@ -7,7 +7,8 @@
 //!
 //! Events come at least once. What makes crediting happen exactly once is one transaction: the change is noted under
 //! (`dedup_key`, `status`), and only when that was not there yet, the account is credited. The 2xx is said after the commit.
-//! An identity may come to the same status again, so its changes are told apart by the `id` of their envelope.
+//! An identity may come to the same status again, and a transfer to the same stage. So their changes are known by the `id`
+//! of their envelope.
 
 #![expect(
     clippy::disallowed_methods,
@@ -29,7 +30,7 @@ use standardwebhooks::Webhook;
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS changes (dedup_key TEXT, status TEXT, PRIMARY KEY (dedup_key, status));
-    CREATE TABLE IF NOT EXISTS identity_changes (event_id TEXT PRIMARY KEY, identity_id TEXT, status TEXT);
+    CREATE TABLE IF NOT EXISTS other_changes (event_id TEXT PRIMARY KEY, object_id TEXT, change TEXT);
     CREATE TABLE IF NOT EXISTS credits (dedup_key TEXT PRIMARY KEY, account_id TEXT, amount TEXT, currency_symbol TEXT);
 ";
 
@@ -65,6 +66,20 @@ struct Identity {
     status: String,
 }
 
+/// A transfer, and where it stands on its way. CONFIRMED, FAILED and DROPPED are for ever; a `stage` before them may be
+/// taken back by a reorg.
+#[derive(Deserialize)]
+struct Transfer {
+    id: String,
+    status: String,
+    /// Of `transfer_reconciliation` only.
+    stage: Option<String>,
+    account_id: String,
+    /// A decimal text: never make it a float.
+    amount: String,
+    currency_symbol: String,
+}
+
 struct Receiver {
     verifier: Webhook,
     ledger: SqlitePool,
@@ -86,8 +101,16 @@ impl Receiver {
             }
             "identity_status_update" => {
                 let IdentityChange { identity, affected_account_ids } = serde_json::from_str(event.data.get())?;
-                if self.take_identity(event.id, &identity).await? {
+                if self.note(event.id, &identity.id, &identity.status).await? {
                     println!("{} is {}: {}", identity.id, identity.status, affected_account_ids.join(" "));
+                }
+            }
+            "transfer_submitted" | "transfer_reconciliation" | "transfer_failed" => {
+                let transfer: Transfer = serde_json::from_str(event.data.get())?;
+                let Transfer { id, status, stage, account_id, amount, currency_symbol } = &transfer;
+                let change = stage.as_ref().unwrap_or(status);
+                if self.note(event.id, id, change).await? {
+                    println!("{amount} {currency_symbol} from {account_id}: {change}");
                 }
             }
             // Types that are not known yet are taken and left alone, so that they are not sent again.
@@ -113,10 +136,10 @@ impl Receiver {
         Ok(true)
     }
 
-    /// Notes a change of an identity; false when it was noted before.
-    async fn take_identity(&self, event_id: &str, identity: &Identity) -> Result<bool, sqlx::Error> {
-        let change = sqlx::query("INSERT INTO identity_changes VALUES (?, ?, ?) ON CONFLICT DO NOTHING").bind(event_id);
-        let noted = change.bind(&identity.id).bind(&identity.status).execute(&self.ledger).await?;
+    /// Notes a change of an identity or a transfer; false when it was noted before.
+    async fn note(&self, event_id: &str, object_id: &str, change: &str) -> Result<bool, sqlx::Error> {
+        let noted = sqlx::query("INSERT INTO other_changes VALUES (?, ?, ?) ON CONFLICT DO NOTHING").bind(event_id);
+        let noted = noted.bind(object_id).bind(change).execute(&self.ledger).await?;
         Ok(noted.rows_affected() > 0)
     }
 }

@@ -322,6 +322,8 @@ CREATE TABLE deposits (
     status TEXT NOT NULL CHECK (status IN ('PENDING', 'CONFIRMED', 'FAILED')),
     created_us BIGINT NOT NULL,
     confirmed_us BIGINT,
+    -- It came from another address of the same account whose key is held here: for the books alone, and no deposit of a client.
+    is_self_transfer BOOLEAN NOT NULL DEFAULT FALSE,
     -- Since when its transaction is in no block although its height is final.
     missing_since_us BIGINT,
     -- The final block at which it was last looked for.
@@ -521,8 +523,8 @@ CREATE INDEX unexplained_address ON unexplained (chain, address, asset, to_numbe
 -- Delivery ---------------------------------------------------------------------------------------------------------------
 
 -- Insert only, but for feed_seq. The columns id, aggregatetype, aggregateid, type and payload are those of Debezium's outbox
--- router. aggregatetype is 'deposit', 'identity' or 'webhook'; aggregateid is the id of the deposit or the identity, and of a
--- webhook's test event its own.
+-- router. aggregatetype is 'deposit', 'transfer', 'identity' or 'webhook'; aggregateid is the id of the deposit, the transfer or
+-- the identity, and of a webhook's test event its own.
 CREATE TABLE events (
     id TEXT NOT NULL PRIMARY KEY,
     aggregatetype TEXT NOT NULL,
@@ -532,6 +534,7 @@ CREATE TABLE events (
     organization_id TEXT NOT NULL,
     -- Empty for an event of an identity, which concerns all its accounts, and for a webhook's.
     account_id TEXT NOT NULL,
+    -- Of a transfer's event what it announces: 'INCLUDED' and 'DISPLACED' are no statuses.
     status TEXT NOT NULL,
     nth_entry BIGINT NOT NULL,
     -- Position among the events of its aggregate, from 0.
@@ -592,11 +595,13 @@ CREATE TABLE webhooks (
 -- Who looks for what is to be sent passes over webhooks that are deleted, of which there may be many.
 CREATE INDEX webhooks_kept ON webhooks (id) WHERE status <> 'DELETED';
 
--- Statuses whose events an organization does not want to be sent. They have their events and ids all the same.
+-- Statuses whose events an organization does not want to be sent. They have their events and ids all the same. With the events'
+-- type, because a deposit's CONFIRMED and a transfer's are one name.
 CREATE TABLE muted_statuses (
     organization_id TEXT NOT NULL,
+    type TEXT NOT NULL,
     status TEXT NOT NULL,
-    PRIMARY KEY (organization_id, status)
+    PRIMARY KEY (organization_id, type, status)
 );
 
 CREATE TABLE deliveries (

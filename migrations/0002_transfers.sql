@@ -22,6 +22,8 @@ CREATE TABLE transfers (
     request_id TEXT NOT NULL,
     account_id TEXT NOT NULL REFERENCES accounts (id),
     identity_id TEXT NOT NULL REFERENCES identities (id),
+    -- 'PAYMENT': a client asked for it. 'SWEEP': an operator brings an account's money together at the address that pays.
+    kind TEXT NOT NULL CHECK (kind IN ('PAYMENT', 'SWEEP')),
     chain TEXT NOT NULL,
     asset {{blob}} NOT NULL,
     symbol TEXT NOT NULL,
@@ -30,6 +32,8 @@ CREATE TABLE transfers (
     amount_text TEXT NOT NULL,
     -- The address that pays: it is fixed here, and never chosen by what it holds.
     source {{blob}} NOT NULL,
+    -- The tag of that wallet: empty for the paying address of the account.
+    source_tag TEXT NOT NULL,
     destination {{blob}} NOT NULL,
     -- The account that is paid, when the destination is one of ours.
     destination_account_id TEXT,
@@ -38,6 +42,7 @@ CREATE TABLE transfers (
     status TEXT NOT NULL CHECK (status IN ('ACCEPTED', 'SUBMITTED', 'CONFIRMED', 'FAILED', 'DROPPED')),
     -- Of a FAILED or DROPPED one.
     failure_code TEXT,
+    -- Before that: why there is an obstacle.
     reason TEXT,
     tx_id {{blob}},
     created_us BIGINT NOT NULL,
@@ -46,6 +51,22 @@ CREATE TABLE transfers (
     confirmed_us BIGINT,
     -- Stands in each signature; only healing moves it.
     deadline_us BIGINT NOT NULL,
+    -- How the asset is sent, and the key that the chain takes once, as its blocks show it: both are fixed here.
+    route TEXT NOT NULL,
+    intent_key {{blob}} NOT NULL,
+    -- When a person asked for its end: nothing is signed or sent for it from then on.
+    cancelled_us BIGINT,
+    -- What last kept it from being signed or carried: the code that it fails with once it is proved that nothing was paid.
+    obstacle TEXT,
+    -- Counts the changes: who changes the row says which version it read.
+    version BIGINT NOT NULL,
+    -- What its transactions cost who is charged, as the ledger has it; NULL until one is final.
+    fee_amount {{blob}},
+    fee_symbol TEXT,
+    fee_decimals BIGINT,
+    -- In millionths of a USD, and to whom; NULL until all of it is priced.
+    fee_usd BIGINT,
+    fee_charged_to TEXT,
     CHECK ((status = 'CONFIRMED') = (confirmed_us IS NOT NULL)),
     CHECK ((status IN ('FAILED', 'DROPPED')) = (failure_code IS NOT NULL))
 );
@@ -56,6 +77,12 @@ CREATE INDEX transfers_identity ON transfers (identity_id, created_us DESC, id{{
 -- What is reserved of an account, and what the sender still has to do.
 CREATE INDEX transfers_open ON transfers (account_id, chain, status) WHERE status IN ('ACCEPTED', 'SUBMITTED');
 
+-- What the sender of a chain has in hand, and whose mark it is.
+CREATE INDEX transfers_unfinished ON transfers (chain, created_us) WHERE status IN ('ACCEPTED', 'SUBMITTED');
+-- Whose account of a token was paid for.
+CREATE INDEX transfers_destination ON transfers (chain, destination, created_us);
+CREATE INDEX transfers_intent ON transfers (chain, source, intent_key);
+
 -- Insert only: each state that a transfer entered, and by which evidence.
 CREATE TABLE transfer_changes (
     transfer_id TEXT NOT NULL REFERENCES transfers (id),
@@ -64,5 +91,267 @@ CREATE TABLE transfer_changes (
     at_us BIGINT NOT NULL,
     state TEXT NOT NULL,
     evidence TEXT NOT NULL,
+    -- The block that showed it.
+    block_number BIGINT,
+    block_hash {{blob}},
     PRIMARY KEY (transfer_id, position)
+);
+
+-- What a payer's key signs, from before it signs. A transfer has a second one only when a later deadline heals it.
+CREATE TABLE intents (
+    transfer_id TEXT NOT NULL REFERENCES transfers (id),
+    -- Seconds since 1970, as it stands in the signature.
+    deadline_secs BIGINT NOT NULL,
+    -- NULL until it is signed; then with the signer's name, and the number of its entry in that signer's journal.
+    signature {{blob}},
+    signer_id TEXT,
+    signer_seq BIGINT,
+    recorded_us BIGINT NOT NULL,
+    signed_us BIGINT,
+    PRIMARY KEY (transfer_id, deadline_secs)
+);
+
+-- What a wallet's key signs so that a delegate acts for it, from before it signs; of each of its nonces one.
+CREATE TABLE authorizations (
+    chain TEXT NOT NULL,
+    wallet {{blob}} NOT NULL,
+    nonce BIGINT NOT NULL,
+    -- The code that acts for it.
+    implementation {{blob}} NOT NULL,
+    -- NULL until it is signed; then with the signer's name, and the number of its entry in that signer's journal.
+    signature {{blob}},
+    signer_id TEXT,
+    signer_seq BIGINT,
+    recorded_us BIGINT NOT NULL,
+    signed_us BIGINT,
+    PRIMARY KEY (chain, wallet, nonce)
+);
+
+-- Addresses that pay for transactions. One is asked for by its number, and gets its address from the signer.
+CREATE TABLE sponsors (
+    chain TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    -- NULL until a process with a signer has derived it.
+    address {{blob}},
+    -- 'active', 'paused' by a person, or 'quarantined': somebody else uses its key.
+    state TEXT NOT NULL CHECK (state IN ('active', 'paused', 'quarantined')),
+    -- How many transactions it had sent when it was taken up here: the first nonce that is ours.
+    first_nonce BIGINT,
+    created_us BIGINT NOT NULL,
+    -- The nonce behind the highest one that only the signer's journal knows. NULL where it knows no more than the attempts.
+    journal_nonce BIGINT,
+    -- Its number on the chain's watch list: what it pays is seen in the blocks behind. NULL without an address.
+    watch_seq BIGINT,
+    -- Since when nodes have said that it owns too little; NULL while they take what it pays for.
+    poor_since_us BIGINT,
+    PRIMARY KEY (chain, number)
+);
+CREATE UNIQUE INDEX sponsors_address ON sponsors (chain, address);
+CREATE INDEX sponsors_watched ON sponsors (chain, watch_seq) WHERE watch_seq IS NOT NULL;
+
+-- What the process that sends on a chain last reported.
+CREATE TABLE sender_reports (
+    chain TEXT NOT NULL PRIMARY KEY,
+    heartbeat_us BIGINT NOT NULL,
+    -- What its transactions are paid in.
+    symbol TEXT NOT NULL,
+    -- Since when its signer has not answered, and why; NULL while it does.
+    signer_away_us BIGINT,
+    signer_reason TEXT
+);
+
+-- Where a person has stopped the sending.
+CREATE TABLE sending_halts (
+    chain TEXT NOT NULL PRIMARY KEY,
+    actor TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    since_us BIGINT NOT NULL
+);
+
+-- Chains whose sender recovers: this store may be an old copy. Nothing is signed there, and there is no verdict.
+CREATE TABLE recoveries (
+    chain TEXT NOT NULL PRIMARY KEY,
+    -- What was noticed first, or why a person asked for it.
+    reason TEXT NOT NULL,
+    since_us BIGINT NOT NULL,
+    -- A final block of this time, or of a later one, shows that all that may have been signed before is over.
+    until_us BIGINT NOT NULL
+);
+
+-- The signer whose journal is the one of this store, and how far each chain's sender has compared the two.
+CREATE TABLE signer_journals (
+    chain TEXT NOT NULL PRIMARY KEY,
+    signer_id TEXT NOT NULL,
+    -- All entries up to this one are on record here, or were noticed to be missing.
+    compared_seq BIGINT NOT NULL,
+    -- The newest entry that was seen: a journal without it was set back.
+    newest_seq BIGINT NOT NULL,
+    -- Why nothing is signed before a person adopts the signer; NULL where it is the one.
+    strange TEXT
+);
+
+-- Transactions of sponsors, from before they are signed. Several may have one nonce: only one of them lands.
+CREATE TABLE transfer_attempts (
+    chain TEXT NOT NULL,
+    sponsor {{blob}} NOT NULL,
+    -- On Solana, where a sponsor's transactions have none, the next number of this sponsor's.
+    nonce BIGINT NOT NULL,
+    -- 0 for the first at this nonce.
+    try BIGINT NOT NULL,
+    transfer_id TEXT NOT NULL REFERENCES transfers (id),
+    -- Which of the transfer's intents it carries.
+    deadline_secs BIGINT NOT NULL,
+    -- On Solana the limit of compute units, and the price of one in millionths of a lamport; the tip is 0.
+    gas_limit BIGINT NOT NULL,
+    max_fee TEXT NOT NULL,
+    tip TEXT NOT NULL,
+    -- Which of the payer's authorizations it brings beside.
+    authorization_nonce BIGINT,
+    recorded_us BIGINT NOT NULL,
+    -- Of one that makes a guard: the block whose hash it names, the guard's rent, 1 where it has a memo, and 1 where it
+    -- pays for the recipient's account of the token.
+    recent_hash {{blob}},
+    recent_number BIGINT,
+    guard_rent BIGINT,
+    guard_memo BIGINT,
+    guard_account BIGINT,
+    -- NULL until it is signed.
+    raw {{blob}},
+    tx_id {{blob}},
+    -- When it was handed to a node for the first and the last time, and what the node made of it then.
+    sent_us BIGINT,
+    resent_us BIGINT,
+    response TEXT,
+    PRIMARY KEY (chain, sponsor, nonce, try)
+);
+CREATE INDEX transfer_attempts_transfer ON transfer_attempts (transfer_id);
+CREATE INDEX transfer_attempts_tx ON transfer_attempts (chain, tx_id) WHERE tx_id IS NOT NULL;
+
+-- Uses of intents that blocks show, of watched payers; they count while their block is canonical, and are never pruned.
+CREATE TABLE marks (
+    chain TEXT NOT NULL,
+    block_hash {{blob}} NOT NULL,
+    block_number BIGINT NOT NULL,
+    tx_id {{blob}} NOT NULL,
+    payer {{blob}} NOT NULL,
+    -- On Solana of each account that came into being in a transaction that the payer signed.
+    intent_key {{blob}} NOT NULL,
+    -- The contract that took the intent; on Solana what moved.
+    asset {{blob}} NOT NULL,
+    -- 'paid', 'nothing' or 'cancelled'.
+    effect TEXT NOT NULL,
+    -- Of a paid one.
+    destination {{blob}},
+    amount {{blob}},
+    -- The payer's key is ours, no transfer of the key was on record when the block was, and no sender has noticed it yet.
+    is_unknown BOOLEAN NOT NULL,
+    PRIMARY KEY (chain, block_hash, tx_id, payer, intent_key, asset)
+);
+CREATE INDEX marks_intent ON marks (chain, payer, intent_key);
+CREATE INDEX marks_unknown ON marks (chain, block_hash) WHERE is_unknown;
+
+-- What operators allow to be sent. A policy that is removed is kept, to be shown.
+CREATE TABLE policies (
+    id TEXT NOT NULL PRIMARY KEY,
+    organization_id TEXT NOT NULL,
+    label TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('ACTIVE', 'REMOVED')),
+    scope TEXT NOT NULL CHECK (scope IN ('ORGANIZATION', 'IDENTITY', 'ACCOUNT')),
+    scope_id TEXT NOT NULL,
+    -- NULL for every chain.
+    chain TEXT,
+    created_us BIGINT NOT NULL,
+    updated_us BIGINT NOT NULL
+);
+CREATE INDEX policies_active ON policies (organization_id, scope, scope_id) WHERE status = 'ACTIVE';
+
+CREATE TABLE policy_limits (
+    policy_id TEXT NOT NULL REFERENCES policies (id),
+    position BIGINT NOT NULL,
+    period TEXT NOT NULL CHECK (period IN ('TRANSACTION', 'DAY', 'WEEK', 'MONTH')),
+    symbol TEXT NOT NULL,
+    -- In the major unit, as text; NULL where only the number of transfers is limited.
+    amount TEXT,
+    count BIGINT,
+    PRIMARY KEY (policy_id, position),
+    UNIQUE (policy_id, period, symbol),
+    CHECK (amount IS NOT NULL OR count IS NOT NULL)
+);
+
+-- What native currencies cost, as it was observed. Insert only.
+CREATE TABLE prices (
+    symbol TEXT NOT NULL,
+    observed_us BIGINT NOT NULL,
+    -- USD for one major unit, as text.
+    usd TEXT NOT NULL,
+    -- 'table': a person set it.
+    source TEXT NOT NULL,
+    PRIMARY KEY (symbol, observed_us)
+);
+
+-- What sending costs. Insert only.
+CREATE TABLE gas_ledger (
+    -- What makes it the only one: its kind, with the organization (GRANT), the transfer (HOLD, RELEASE), or the chain, the
+    -- transaction and the transfer (COST).
+    entry TEXT NOT NULL PRIMARY KEY,
+    organization_id TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('GRANT', 'HOLD', 'RELEASE', 'COST')),
+    -- All but a GRANT: whose, and how much of which native currency.
+    transfer_id TEXT REFERENCES transfers (id),
+    chain TEXT,
+    route TEXT,
+    symbol TEXT,
+    decimals BIGINT,
+    amount {{blob}},
+    amount_text TEXT,
+    -- Of a COST: the transaction, its final block, and who bears it.
+    tx_id {{blob}},
+    block_number BIGINT,
+    block_hash {{blob}},
+    bearer TEXT,
+    at_us BIGINT NOT NULL
+);
+CREATE INDEX gas_ledger_newest ON gas_ledger (at_us, entry);
+CREATE INDEX gas_ledger_transfer ON gas_ledger (transfer_id);
+CREATE INDEX gas_ledger_route ON gas_ledger (chain, route, at_us, entry) WHERE kind = 'COST' AND bearer = 'CUSTOMER';
+
+-- What entries are in millionths of a USD. Insert only: an entry is priced once, at once or later.
+CREATE TABLE gas_pricings (
+    entry TEXT NOT NULL PRIMARY KEY REFERENCES gas_ledger (entry),
+    usd BIGINT NOT NULL,
+    -- The parts of a COST.
+    credit BIGINT NOT NULL,
+    billed BIGINT NOT NULL,
+    platform BIGINT NOT NULL,
+    -- The price that it was made by; NULL for a GRANT.
+    price TEXT,
+    source TEXT,
+    observed_us BIGINT,
+    at_us BIGINT NOT NULL
+);
+CREATE INDEX gas_pricings_at ON gas_pricings (at_us, entry);
+
+-- Entries that wait for a price: costs, and holds of transfers that are not sent before.
+CREATE TABLE gas_unpriced (
+    entry TEXT NOT NULL PRIMARY KEY REFERENCES gas_ledger (entry),
+    chain TEXT NOT NULL,
+    at_us BIGINT NOT NULL
+);
+CREATE INDEX gas_unpriced_chain ON gas_unpriced (chain, at_us, entry);
+
+-- The sums of what is priced in the ledger, in millionths of a USD: the row that is locked, so that nobody spends the
+-- credit twice.
+CREATE TABLE gas_credit (
+    organization_id TEXT NOT NULL PRIMARY KEY,
+    granted BIGINT NOT NULL,
+    used BIGINT NOT NULL,
+    held BIGINT NOT NULL,
+    billed BIGINT NOT NULL,
+    platform BIGINT NOT NULL
+);
+
+-- Up to which final block of a chain all costs are in the ledger.
+CREATE TABLE gas_booked (
+    chain TEXT NOT NULL PRIMARY KEY,
+    number BIGINT NOT NULL
 );

@@ -42,6 +42,14 @@ pub struct NewAccount {
     pub addresses: BTreeSet<(Chain, Address)>,
 }
 
+/// On which chains a new account gets the address that the signer derives for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Derived {
+    On(BTreeSet<Chain>),
+    /// On every chain that is followed when the account is opened.
+    Everywhere,
+}
+
 /// A row of a CSV file and its line, counted from 1.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
@@ -134,16 +142,21 @@ impl NewAccount {
         Ok(NewAccount { id: id.to_owned(), identity_id: None, kind, addresses })
     }
 
-    /// The request that opens it. The account's own id is no part of the digest: it follows from the request's id.
+    /// The request that opens it. The account's own id is no part of the digest: it follows from the request's id. Nor
+    /// is what `derived` comes to: the same request is sent again after other chains were configured.
     ///
     /// # Errors
     /// A request id that is empty, long or not plain.
-    pub fn request(&self, id: &str) -> Result<Request, RequestIdError> {
+    pub fn request(&self, id: &str, derived: &Derived) -> Result<Request, RequestIdError> {
         let identity = self.identity_id.as_deref().unwrap_or_default();
         let fields = [identity.as_bytes(), self.kind.name().as_bytes()].into_iter();
-        let addresses =
-            self.addresses.iter().flat_map(|(chain, address)| [chain.name().as_bytes(), address.as_bytes()]);
-        request::of(id, "account/v1", fields.chain(addresses))
+        let given = self.addresses.iter().flat_map(|(chain, address)| [chain.name().as_bytes(), address.as_bytes()]);
+        // No address that is given is empty, and no chain has the name "*".
+        let derived: Vec<&[u8]> = match derived {
+            Derived::On(chains) => chains.iter().flat_map(|chain| [chain.name().as_bytes(), b""]).collect(),
+            Derived::Everywhere => vec![b"*"],
+        };
+        request::of(id, "account/v1", fields.chain(given).chain(derived))
     }
 }
 
@@ -303,7 +316,8 @@ mod tests {
         assert!(base.is_err(), "an id is needed where the operator chooses it");
         let of = |identity: &str, kind, specs: &[String]| {
             let account = NewAccount::from_specs("a", kind, specs).unwrap();
-            NewAccount { identity_id: Some(identity.to_owned()), ..account }.request("r").unwrap().digest
+            let account = NewAccount { identity_id: Some(identity.to_owned()), ..account };
+            account.request("r", &Derived::On([].into())).unwrap().digest
         };
         let (one, two) = (format!("BASE_MAINNET={ADDRESS}"), format!("POLYGON_MAINNET={ADDRESS}"));
         let both = of("i", AccountType::Omnibus, &[one.clone(), two.clone()]);
@@ -315,6 +329,29 @@ mod tests {
             of("i", AccountType::Omnibus, &[two]),
         ];
         assert!(!others.contains(&both));
+    }
+
+    #[test]
+    fn which_addresses_are_derived_is_part_of_the_request_and_those_that_give_all_are_as_ever() {
+        let of = |specs: &[String], derived: Derived| {
+            let account = NewAccount::from_specs("a", AccountType::Omnibus, specs).unwrap();
+            account.request("r", &derived).unwrap().digest
+        };
+        let given = format!("BASE_MAINNET={ADDRESS}");
+        let given = [given];
+        let on = |chains: &[Chain]| Derived::On(chains.iter().copied().collect());
+        let digests = [
+            of(&given, on(&[])),
+            of(&given, on(&[Chain::PolygonMainnet])),
+            of(&[], on(&[Chain::PolygonMainnet])),
+            of(&[], on(&[Chain::BaseMainnet, Chain::PolygonMainnet])),
+            of(&[], Derived::Everywhere),
+        ];
+        for (index, digest) in digests.iter().enumerate() {
+            assert!(!digests[..index].contains(digest), "{index}");
+        }
+        // As stores have them of requests from before addresses were derived.
+        assert_eq!(hex::encode(&digests[0][..8]), "b6ad6f43f59bb31b");
     }
 
     #[test]

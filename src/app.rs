@@ -7,9 +7,11 @@
 mod any_chain;
 mod chain;
 mod cluster;
+mod doctor;
 mod network;
 mod open;
 mod serving;
+mod signer;
 mod workers;
 
 use std::net::SocketAddr;
@@ -18,11 +20,12 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use landfall_chain::address::AddressError;
-use landfall_chain::{Chain, SourceError};
+use landfall_chain::{Chain, Signer, SourceError};
 use tokio::net::TcpListener;
 use tracing::{info, warn};
 
-use crate::api::Api;
+use crate::api::{Api, Settings};
+use crate::app::signer::Checked;
 use crate::config::{Config, NotConfigured};
 use crate::delivery::{Delivery, Nats};
 use crate::feed::Numberer;
@@ -36,9 +39,11 @@ use workers::Workers;
 pub use any_chain::AnyChain;
 pub use chain::{source, watcher};
 pub use cluster::note_on;
+pub use doctor::examine;
 pub use network::network;
 pub use open::{Migrate, open_once};
 pub use serving::Serving;
+pub use signer::policy;
 pub use workers::WorkerEnded;
 
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
@@ -68,6 +73,8 @@ pub enum StartError {
     Source(SourceError),
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error("config key {key}: {what}")]
+    Signer { key: &'static str, what: String },
     #[error("cannot listen on {address}: {error}; {key} sets another address")]
     Listen { address: SocketAddr, key: &'static str, error: std::io::Error },
     #[error("no HTTP client can be made: {0}")]
@@ -80,7 +87,10 @@ impl App {
     /// # Errors
     /// See [`StartError`]: each needs a person.
     pub async fn start(config: &Config, migrate: Migrate, clock: Clock) -> Result<Self, StartError> {
-        let chains = config.chains.iter().map(|(chain, settings)| Followed::configured(*chain, settings));
+        let chains = config
+            .chains
+            .iter()
+            .map(|(chain, settings)| Followed::configured(*chain, settings, config.recipient_gas_max));
         let chains = chains.collect::<Result<Vec<_>, _>>()?;
         let mut workers = Workers::new(clock.clone());
         let started = Arc::new(OnceLock::new());
@@ -93,14 +103,21 @@ impl App {
         }
         let router = health::router(Arc::clone(&started), clock.clone(), config.admin_host.clone());
         workers.serve("admin", Serving::of(ADMIN_CONNECTIONS_MAX), admin, router);
+        let networks: Vec<_> = chains.iter().map(|chain| chain.network.clone()).collect();
+        // Held for as long as the process runs: no other one can open its keystore.
+        let signer = signer::open(config.signer.as_ref(), &networks, &clock).await?;
         try_join_all(chains.iter().map(Followed::check)).await?;
 
         let db = open::open(config, migrate).await?;
+        let signer: Option<Arc<dyn Signer>> = match signer {
+            Some(signer) => Some(Arc::new(Checked::check(signer, db.clone()).await?)),
+            None => None,
+        };
         let listener = listen(config.api_listen, "api.listen").await?;
         let api = listener.local_addr().unwrap_or(config.api_listen);
-        let networks = chains.iter().map(|chain| chain.network.clone()).collect();
+        let settings = Settings { signer: signer.clone(), ..config.api_settings(api, networks) };
         let stop = workers.stop();
-        let served = Api::new(db.clone(), config.api_settings(api, networks), clock.clone()).stopped_by(stop.clone());
+        let served = Api::new(db.clone(), settings, clock.clone()).stopped_by(stop.clone());
         workers.serve("api", serving(config), listener, served.router());
         workers.spawn("api upkeep", served.run(stop));
 
@@ -110,7 +127,7 @@ impl App {
         let numberer = Numberer::new(db.clone(), owner.clone());
         workers.spawn_turning("feed", |clock, pulse, stop| numberer.run(clock, pulse, stop));
         for chain in chains {
-            chain.start(&db, &owner, &mut workers).await?;
+            chain.start(&db, &owner, signer.clone(), &mut workers).await?;
         }
         let followed = config.chains.keys().copied().collect();
         started.get_or_init(|| Started { db: db.clone(), pulses: workers.pulses(), chains: followed });

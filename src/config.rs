@@ -7,13 +7,15 @@
 mod chain;
 mod family;
 mod nats;
+mod transfers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::Duration;
 
-use landfall_chain::{Chain, Network};
+use landfall_chain::{Asset, Chain, Network, Route};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use url::Url;
@@ -21,12 +23,17 @@ use url::Url;
 use crate::api::{Limits, Settings};
 use crate::config::chain::ChainSection;
 use crate::config::nats::NatsSection;
+use crate::config::transfers::TransfersSection;
 use crate::delivery::NatsOptions;
+use crate::gas::OverCredit;
 use crate::key::Environment;
 use crate::secrets::{WRITTEN, is_doubtful};
 use crate::store::StoreUrl;
 
-pub use chain::{AssetConfig, ChainConfig, ProgramName, RpcConfig, TierConfig, WrappedName, agreeing};
+pub use chain::{
+    AssetConfig, ChainConfig, DomainConfig, ProgramName, RpcConfig, SendingConfig, TierConfig, WrappedName, agreeing,
+};
+pub use transfers::{Delegation, KeystoreConfig, SignerConfig};
 
 /// With all other files of the process this stays below 1024, the usual limit of file descriptors.
 const CONNECTIONS_DEFAULT: usize = 800;
@@ -49,6 +56,13 @@ pub struct Config {
     pub admin_host: Option<String>,
     /// Where events are published beside the webhooks.
     pub nats: Option<NatsOptions>,
+    /// Who holds the keys; without it nothing is sent.
+    pub signer: Option<SignerConfig>,
+    pub delegation: Delegation,
+    /// What happens to a transfer that the gas credit does not cover.
+    pub over_credit: OverCredit,
+    /// A payment of native currency to its recipient may take so much gas; `None`: as is usual.
+    pub recipient_gas_max: Option<NonZeroU64>,
     pub chains: BTreeMap<Chain, ChainConfig>,
     /// Chains that were followed once and are given up for good.
     pub retired: BTreeSet<Chain>,
@@ -80,6 +94,8 @@ struct File {
     admin: AdminSection,
     #[serde(default)]
     nats: Option<NatsSection>,
+    #[serde(default)]
+    transfers: Option<TransfersSection>,
     #[serde(default)]
     retired: Vec<String>,
     chains: BTreeMap<String, ChainSection>,
@@ -185,14 +201,29 @@ impl Config {
         self.chains.get(&chain).ok_or(NotConfigured(chain))
     }
 
-    /// The settings of the API, if it listens at `listening`.
-    pub fn api_settings(&self, listening: SocketAddr, networks: Vec<Network>) -> Settings {
+    /// The settings of the API, if it listens at `listening`. Whoever opens the signer adds it.
+    pub fn api_settings(&self, listening: SocketAddr, mut networks: Vec<Network>) -> Settings {
+        self.restrict(&mut networks);
         let host = self.api_host.clone().unwrap_or_else(|| listening.to_string());
         let (limits, retired) = (self.api_limits.clone(), self.retired.clone());
         let tokens = self.chains.iter().flat_map(|(chain, config)| config.retired.iter().map(|token| (*chain, *token)));
         let retired_tokens = tokens.collect();
-        let can_sign = false;
-        Settings { environment: self.environment, host, limits, networks, retired, retired_tokens, can_sign }
+        let over_credit = self.over_credit;
+        Settings { host, limits, networks, retired, retired_tokens, over_credit, ..Settings::of(self.environment) }
+    }
+
+    /// Takes the routes out of what is not accepted any more. What was accepted before is carried to its end.
+    pub fn restrict(&self, networks: &mut [Network]) {
+        if self.delegation == Delegation::Never {
+            for asset in networks.iter_mut().flat_map(|network| &mut network.assets) {
+                asset.route.take_if(|route| matches!(route, Route::Delegate(_)));
+            }
+        }
+        for network in networks {
+            let refused = self.chains.get(&network.chain).map(|config| &config.transfers.refuse);
+            let is_refused = |asset: &&mut Asset| refused.is_some_and(|refused| refused.contains(&asset.symbol));
+            network.assets.iter_mut().filter(is_refused).for_each(|asset| asset.route = None);
+        }
     }
 }
 
@@ -220,10 +251,15 @@ impl File {
                 return Err(key(at, "expected a host name, with a port where it is not the usual one"));
             }
         }
+        let (store, environment) = (store(&self.store.url, folder)?, self.api.environment);
+        let delegation = self.transfers.as_ref().map(|section| section.delegation).unwrap_or_default();
+        let over_credit = self.transfers.as_ref().map(|section| section.over_credit).unwrap_or_default();
+        let recipient_gas_max = self.transfers.as_ref().and_then(|section| section.recipient_gas_max);
+        let signer = self.transfers.map(|section| section.check(folder, &store, environment)).transpose()?;
         Ok(Config {
-            store: store(&self.store.url, folder)?,
+            store,
             api_listen: self.api.listen,
-            environment: self.api.environment,
+            environment,
             api_limits: self.api.limits()?,
             api_connections: self.api.connections,
             api_ip_connections: self.api.ip_connections(),
@@ -231,6 +267,10 @@ impl File {
             admin_listen: self.admin.listen,
             admin_host: self.admin.host,
             nats: self.nats.map(|nats| nats.check(folder)).transpose()?,
+            signer,
+            delegation,
+            over_credit,
+            recipient_gas_max,
             chains,
             retired,
         })
@@ -491,6 +531,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_changed_of_sending_is_read_and_what_cannot_be_is_refused() {
+        let keys = "[chains.ETHEREUM_TESTNET.transfers]\nrefuse = [\"ETH\"]\nin_flight = 4\nmax_fee_gwei = 50\n\
+                    bump_after_blocks = 2\nfloor = \"0.05\"\n";
+        let config = parse(&format!("{CHAIN}{keys}")).unwrap();
+        let transfers = &config.chain(Chain::EthereumTestnet).unwrap().transfers;
+        assert_eq!((transfers.in_flight, transfers.max_fee), (Some(4), Some(50_000_000_000)));
+        assert_eq!((transfers.raise_after_blocks, transfers.floor.as_deref()), (Some(2), Some("0.05")));
+        assert_eq!(transfers.refuse, ["ETH"]);
+        for (key, what) in [
+            ("in_flight = 17", "in_flight: expected 1 to 16"),
+            ("in_flight = 0", "in_flight: expected 1 to 16"),
+            ("max_fee_gwei = 0", "max_fee_gwei: expected at least 1"),
+            ("bump_after_blocks = 0", "bump_after_blocks: expected at least 1"),
+        ] {
+            let error = parse(&format!("{CHAIN}[chains.ETHEREUM_TESTNET.transfers]\n{key}\n")).unwrap_err();
+            assert!(error.contains(&format!("config key chains.ETHEREUM_TESTNET.transfers.{what}")), "{error}");
+        }
+        for key in ["in_flight = 4", "max_fee_gwei = 50", "bump_after_blocks = 2"] {
+            let text =
+                format!("[chains.SOLANA_DEVNET]\nrpc = [\"http://a\"]\n[chains.SOLANA_DEVNET.transfers]\n{key}\n");
+            let error = parse(&text).unwrap_err();
+            let name = key.split(' ').next().unwrap();
+            assert!(error.contains(&format!("chains.SOLANA_DEVNET.transfers.{name}: ")), "{error}");
+        }
+    }
+
+    #[test]
     fn times_and_tiers_that_make_no_sense_are_refused_with_the_key_and_what_to_write() {
         let tier = |up_to: &str| format!("{}finality = \"safe\"\n", TIER.replace("1000", up_to));
         let stall =
@@ -534,11 +601,11 @@ mod tests {
         let cases = [
             (
                 with("confirmatons = 3"),
-                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `agree`, `start`, `proof`, `native`, `eip7708_from`, `genesis`, `max_transaction_version`, `wrapped`, `finality`, `confirmations`, `l1_blocks`, `tiers`, `poll_ms`, `failed_grace_secs`, `finality_stall_secs`, `block_stall_secs`, `balances_per_sec`, `assets`, `retired`",
+                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `agree`, `start`, `proof`, `native`, `eip7708_from`, `genesis`, `max_transaction_version`, `wrapped`, `finality`, `confirmations`, `l1_blocks`, `tiers`, `poll_ms`, `failed_grace_secs`, `finality_stall_secs`, `block_stall_secs`, `balances_per_sec`, `assets`, `retired`, `transfers`",
             ),
             (
                 with("[stor]"),
-                "config key stor: unknown field `stor`, expected one of `store`, `api`, `admin`, `nats`, `retired`, `chains`",
+                "config key stor: unknown field `stor`, expected one of `store`, `api`, `admin`, `nats`, `transfers`, `retired`, `chains`",
             ),
             (
                 format!("retired = [\"POLYGON_MAINNET\", \"ETHEREUM_TESTNET\"]\n{CHAIN}"),

@@ -78,6 +78,9 @@ pub struct Deposit {
     pub created_at: Timestamp,
     /// When it was decided, once CONFIRMED.
     pub confirmed_at: Option<Timestamp>,
+    /// It came from another address of the same account whose key is held here. It is kept for the books, and is no
+    /// deposit of a client: no event is written of it.
+    pub is_self_transfer: bool,
 }
 
 impl Leg<'_> {

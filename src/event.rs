@@ -3,9 +3,12 @@
 //! Invariants:
 //! - the id of a deposit's event is a pure function of the leg, the status, and how often the deposit had entered that
 //!   status before;
+//! - the id of a transfer's event is a pure function of the transfer, what is announced, and how often that was announced
+//!   before;
 //! - the id of an identity's event is a pure function of the change, its moment included: if a person decides the same
 //!   again, for example in a restored store, that is another change;
-//! - the envelope is exactly `{id, type, data}`, and `data` has exactly the fields of the interface.
+//! - the envelope is exactly `{id, type, data}`, and `data` has exactly the fields of the interface;
+//! - `data` of a transfer's event is the transfer as the API shows it at that moment.
 
 use std::fmt;
 
@@ -15,8 +18,10 @@ use uuid::Uuid;
 
 use crate::amount;
 use crate::deposit::{Deposit, DepositId, DepositStatus, LegHash, uuid_of};
+use crate::gas::NetworkFee;
 use crate::identity::{Identity, IdentityStatus, SubStatus};
 use crate::time::Timestamp;
+use crate::transfer::{Announcement, State, Transfer, TransferId};
 
 /// The `type` of every deposit event.
 pub const DEPOSIT_EVENT: &str = "deposit_v2";
@@ -24,8 +29,17 @@ pub const DEPOSIT_EVENT: &str = "deposit_v2";
 pub const IDENTITY_EVENT: &str = "identity_status_update";
 /// The `type` of an event whose only purpose is to show that a webhook works.
 pub const TEST_EVENT: &str = "webhook_test";
+/// The `type` of the event that a transfer was handed to a node, or may have been.
+pub const TRANSFER_SUBMITTED_EVENT: &str = "transfer_submitted";
+/// The `type` of the events of what a transfer's block becomes.
+pub const TRANSFER_RECONCILIATION_EVENT: &str = "transfer_reconciliation";
+/// The `type` of the event that a transfer is FAILED or DROPPED.
+pub const TRANSFER_FAILED_EVENT: &str = "transfer_failed";
 /// The `type`s of the events that are in the feed.
-pub const FEED_TYPES: [&str; 2] = [DEPOSIT_EVENT, IDENTITY_EVENT];
+pub const FEED_TYPES: [&str; 5] =
+    [DEPOSIT_EVENT, IDENTITY_EVENT, TRANSFER_SUBMITTED_EVENT, TRANSFER_RECONCILIATION_EVENT, TRANSFER_FAILED_EVENT];
+/// Who pays the fee of every transfer's transactions.
+pub const SPONSOR: &str = "SPONSOR";
 /// How many accounts one event of an identity names; there is a further event for each 500 more. With the longest ids
 /// the body is some 130 kB. NATS takes 1 MiB, as do many receivers, and a page of the feed holds 100 events.
 pub const AFFECTED_ACCOUNTS_MAX: u32 = 500;
@@ -42,6 +56,20 @@ pub struct Event {
     pub account_id: String,
     pub status: DepositStatus,
     /// How often the deposit had entered this status before.
+    pub nth_entry: u32,
+    /// The envelope, byte for byte as it is signed and sent.
+    pub payload: String,
+}
+
+/// What is announced of a transfer, ready to be stored and sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TransferEvent {
+    pub id: EventId,
+    pub transfer_id: TransferId,
+    /// The account that pays.
+    pub account_id: String,
+    pub announcement: Announcement,
+    /// How often the transfer was announced so before.
     pub nth_entry: u32,
     /// The envelope, byte for byte as it is signed and sent.
     pub payload: String,
@@ -95,6 +123,76 @@ pub struct DepositData<'a> {
     pub created_at: String,
 }
 
+/// A transfer as the API and its events show it.
+#[derive(Serialize, Debug)]
+pub struct TransferData<'a> {
+    pub id: String,
+    pub request_id: String,
+    pub account_id: &'a str,
+    pub identity_id: &'a str,
+    pub source_address: String,
+    pub address_destination: DestinationData,
+    pub destination_address: String,
+    pub destination_chain: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination_account_id: Option<&'a str>,
+    pub currency_symbol: &'a str,
+    pub amount: String,
+    pub status: &'static str,
+    pub transaction_hash: String,
+    pub created_at: String,
+    pub updated_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submitted_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirmed_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_details: Option<FailureData<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_fee: Option<FeeData<'a>>,
+}
+
+/// What the transactions of a transfer cost.
+#[derive(Serialize, Debug)]
+pub struct FeeData<'a> {
+    pub amount: String,
+    pub currency_symbol: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd: Option<String>,
+    pub paid_by: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub charged_to: Option<&'static str>,
+}
+
+/// Where a transfer goes.
+#[derive(Serialize, Debug)]
+pub struct DestinationData {
+    pub address: String,
+    pub chain: &'static str,
+}
+
+/// Why a transfer is FAILED or DROPPED.
+#[derive(Serialize, Debug)]
+pub struct FailureData<'a> {
+    pub code: &'static str,
+    pub reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transaction_hash: Option<String>,
+}
+
+/// The `data` of a transfer's event. Only reconciliation has a stage and its block.
+#[derive(Serialize)]
+struct AnnouncedData<'a> {
+    #[serde(flatten)]
+    transfer: TransferData<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stage: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block_number: Option<u64>,
+}
+
 /// The `data` of an `identity_status_update` event: the fields of the interface in its order.
 #[derive(Serialize)]
 struct IdentityData<'a> {
@@ -138,6 +236,14 @@ impl EventId {
     pub fn dedup_key(leg: &LegHash) -> Self {
         EventId::of(leg, DepositStatus::Pending, 0)
     }
+
+    /// The id of the event that `transfer` is announced so for the `nth_entry`-th time, counted from 0.
+    pub fn of_transfer(transfer: TransferId, announcement: Announcement, nth_entry: u32) -> Self {
+        let nth_entry = nth_entry.to_be_bytes();
+        let fields: [&[u8]; 4] =
+            [b"transfer_event/v1", transfer.0.as_bytes(), announcement.name().as_bytes(), &nth_entry];
+        EventId(uuid_of(&hash_of(fields)))
+    }
 }
 
 impl Event {
@@ -153,6 +259,45 @@ impl Event {
             nth_entry,
             payload: serde_json::to_string(&envelope).expect("strings always serialise"),
         }
+    }
+}
+
+impl TransferEvent {
+    /// The event that `transfer`, as it is from now on, is announced so for the `nth_entry`-th time, counted from 0.
+    /// `block_number`: of the block that includes it or did, for INCLUDED, DISPLACED and CONFIRMED; else `None`.
+    pub fn announced(
+        transfer: &Transfer,
+        announcement: Announcement,
+        nth_entry: u32,
+        block_number: Option<u64>,
+    ) -> Self {
+        let id = EventId::of_transfer(transfer.id, announcement, nth_entry);
+        let kind = kind_of(announcement);
+        let stage = (kind == TRANSFER_RECONCILIATION_EVENT).then(|| announcement.name());
+        let block_number = block_number.filter(|_| stage.is_some());
+        let data = AnnouncedData { transfer: TransferData::of(transfer), stage, block_number };
+        let envelope = Envelope { id: id.to_string(), r#type: kind, data };
+        TransferEvent {
+            id,
+            transfer_id: transfer.id,
+            account_id: transfer.account_id.clone(),
+            announcement,
+            nth_entry,
+            payload: serde_json::to_string(&envelope).expect("strings and numbers always serialise"),
+        }
+    }
+
+    /// The envelope's `type`.
+    pub const fn kind(&self) -> &'static str {
+        kind_of(self.announcement)
+    }
+}
+
+const fn kind_of(announcement: Announcement) -> &'static str {
+    match announcement {
+        Announcement::Submitted => TRANSFER_SUBMITTED_EVENT,
+        Announcement::Included | Announcement::Displaced | Announcement::Confirmed => TRANSFER_RECONCILIATION_EVENT,
+        Announcement::Failed | Announcement::Dropped => TRANSFER_FAILED_EVENT,
     }
 }
 
@@ -213,8 +358,74 @@ impl<'a> DepositData<'a> {
     }
 }
 
+impl<'a> TransferData<'a> {
+    pub fn of(transfer: &'a Transfer) -> Self {
+        let text = |at: Option<Timestamp>| at.map(|at| at.to_string());
+        let (destination, chain) = (transfer.destination.to_string(), transfer.chain.name());
+        let tx = transfer.tx.map(|tx| tx.to_string());
+        let failure = transfer.state.failure();
+        let is_unsigned = transfer.state == State::Accepted;
+        let has_ended = transfer.state.status().is_terminal();
+        TransferData {
+            id: transfer.id.to_string(),
+            request_id: transfer.request_id.to_string(),
+            account_id: &transfer.account_id,
+            identity_id: &transfer.identity_id,
+            source_address: transfer.source.to_string(),
+            address_destination: DestinationData { address: destination.clone(), chain },
+            destination_address: destination,
+            destination_chain: chain,
+            destination_account_id: transfer.destination_account_id.as_deref(),
+            currency_symbol: &transfer.symbol,
+            amount: amount::to_decimal(transfer.amount, transfer.decimals),
+            status: transfer.state.status().name(),
+            transaction_hash: tx.clone().filter(|_| failure.is_none()).unwrap_or_default(),
+            created_at: transfer.created_at.to_string(),
+            updated_at: transfer.updated_at.to_string(),
+            submitted_at: text(transfer.submitted_at),
+            confirmed_at: text(transfer.confirmed_at),
+            failure_details: failure.map(|code| FailureData {
+                code: code.name(),
+                reason: transfer.reason.as_deref().unwrap_or_default(),
+                transaction_hash: tx,
+            }),
+            expires_at: text(Some(transfer.deadline).filter(|_| !is_unsigned && failure.is_none())),
+            network_fee: transfer.network_fee.as_ref().filter(|_| has_ended).map(FeeData::of),
+        }
+    }
+}
+
+impl<'a> FeeData<'a> {
+    fn of(fee: &'a NetworkFee) -> Self {
+        let NetworkFee { amount, symbol, decimals, charged } = fee;
+        FeeData {
+            amount: amount::to_decimal(*amount, *decimals),
+            currency_symbol: symbol,
+            usd: charged.map(|(usd, _)| usd.to_string()),
+            paid_by: SPONSOR,
+            charged_to: charged.map(|(_, to)| to.name()),
+        }
+    }
+}
+
 impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.hyphenated().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The vectors of the transfer of organization `default` and request 00000000-0000-4000-8000-000000000001.
+    #[test]
+    fn the_ids_of_a_transfers_events_never_change() {
+        let transfer: TransferId = "bac872c0-9656-8527-b18f-fc8f02a10278".parse().unwrap();
+        let id = |announcement| EventId::of_transfer(transfer, announcement, 0).to_string();
+        assert_eq!(id(Announcement::Submitted), "8a0c38a1-686b-8f4c-91e6-2684db8e61c9");
+        assert_eq!(id(Announcement::Confirmed), "327349b5-6fed-8889-ac2d-fa344d4fbd3a");
+        let again = EventId::of_transfer(transfer, Announcement::Submitted, 1).to_string();
+        assert_ne!(again, id(Announcement::Submitted));
     }
 }

@@ -36,6 +36,8 @@ pub enum IncidentKind {
     AssetMismatch,
     /// An address holds less than its CONFIRMED deposits amount to. It names the address and the asset.
     BalanceShort,
+    /// The store knows less than the signer's journal, or than blocks show of our wallets: it may be an old copy.
+    StoreBehind,
 }
 
 /// Something that a person must check.
@@ -62,7 +64,7 @@ pub struct Incident {
 }
 
 impl IncidentKind {
-    const ALL: [IncidentKind; 10] = [
+    const ALL: [IncidentKind; 11] = [
         IncidentKind::PostFinalityReorg,
         IncidentKind::DeepReorg,
         IncidentKind::OverCredited,
@@ -73,6 +75,7 @@ impl IncidentKind {
         IncidentKind::CoverageGap,
         IncidentKind::AssetMismatch,
         IncidentKind::BalanceShort,
+        IncidentKind::StoreBehind,
     ];
 
     /// The name that is stored and shown.
@@ -88,6 +91,7 @@ impl IncidentKind {
             IncidentKind::CoverageGap => "coverage_gap",
             IncidentKind::AssetMismatch => "asset_mismatch",
             IncidentKind::BalanceShort => "balance_short",
+            IncidentKind::StoreBehind => "store_behind",
         }
     }
 }

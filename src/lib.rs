@@ -16,14 +16,17 @@ pub mod amount; // base units as decimal text, and back
 pub mod balance; // how much of an asset an account holds, and how much of it may be spent
 pub mod deposit; // deposits, their ids and their states
 pub mod event; // what clients are sent, byte for byte
+pub mod gas; // what sending costs, and who bears it
 pub mod identity; // who owns accounts
 pub mod incident; // what a person must check
 pub mod key; // API keys, scopes, signed requests
 pub mod overrides; // what operators put in place of a rule
+pub mod policy; // limits that operators put on transfers
 pub mod printable; // what may stand in a line of a log
 pub mod random; // random bytes, as an argument
 pub mod request; // request ids, so that a request may come twice
-pub mod secrets; // values that are never shown
+pub mod secrets;
+pub mod sender; // values that are never shown
 pub mod time; // moments, and the clock as an argument
 pub mod transfer; // money that accounts send, its ids and its states
 pub mod webhook; // where webhooks may lead, and how they are signed
@@ -39,6 +42,7 @@ pub mod store; // SQLite and PostgreSQL
 // Floor 4: they never name each other and meet in the store.
 pub mod api; // HTTP for clients
 pub mod delivery; // sends events to webhooks and NATS
+pub mod doctor; // what sending needs, asked for now
 pub mod feed; // numbers events for clients that read them in sequence
 pub mod health; // status, health, the admin port
 pub mod receiver; // the other end of a webhook

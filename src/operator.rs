@@ -6,6 +6,11 @@
 
 mod deposits;
 mod identities;
+mod policies;
+mod prices;
+mod sending;
+mod sponsors;
+mod transfers;
 
 use std::time::Duration;
 
@@ -20,6 +25,10 @@ use crate::time::Timestamp;
 
 pub use self::deposits::DecideDepositError;
 pub use identities::ChangeIdentityError;
+pub use policies::PolicyChangeError;
+pub use prices::SetPriceError;
+pub use sponsors::SponsorError;
+pub use transfers::CancelError;
 
 /// Within this time an accepted reorg must be done; after it, it must be accepted anew.
 const ACCEPT_TIME: Duration = Duration::from_secs(3_600);

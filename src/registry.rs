@@ -5,8 +5,12 @@
 //! Time and randomness are arguments; ids are made here.
 
 mod accounts;
+mod gas;
 mod identities;
+mod limits;
+mod sweeps;
 mod transfers;
+mod wallets;
 
 use std::time::{Duration, Instant};
 
@@ -26,10 +30,12 @@ use crate::webhook::{
     self, AllowedNetworks, PREVIOUS_KEY_TIME_MAX, PREVIOUS_ROTATIONS_MAX, WEBHOOKS_MAX, WebhookUrlError,
 };
 
-pub use accounts::{OpenAccountError, open_account};
+pub use accounts::{OpenAccountError, derive_for_account, open_account};
 use accounts::{add_part, check, parts};
 pub use identities::{AddIdentityError, add_identity, open_identity};
-pub use transfers::{AcceptError, accept_transfer};
+pub use sweeps::{SweepOrder, Swept, sweep};
+pub use transfers::{AcceptError, Terms, accept_transfer};
+pub use wallets::{AddAddressesError, DeriveError, DerivedAddresses, add_addresses, derive_further};
 
 /// Why a request made nothing.
 #[derive(Debug, thiserror::Error)]

@@ -11,20 +11,33 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use landfall_chain::{Address, Asset, AssetId, Chain, IntentKey, TxId, U256, hash_of};
+use landfall_chain::{Address, Asset, AssetId, Chain, IntentKey, TxId, U256, Unpayable, hash_of};
 use uuid::Uuid;
 
 use crate::deposit::uuid_of;
-use crate::event::EventId;
+use crate::gas::{GasCurrency, NetworkFee};
 use crate::request::{self, Request};
 use crate::time::Timestamp;
 
 /// How long after its acceptance a transfer may be included: the interface's number.
 pub const WINDOW: Duration = Duration::from_secs(300);
+/// What was signed up to now is over for every block whose time is so much later: a window, and a minute for what clocks
+/// differ by. It is how long a sender recovers at least.
+pub const RECOVERY_TIME: Duration = Duration::from_secs(300 + 60);
 
 /// UUIDv8 of a hash over the organization and the request id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TransferId(pub Uuid);
+
+/// What a transfer is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TransferKind {
+    /// A client asked for it.
+    Payment,
+    /// An operator brings an account's money together at the address that pays. No client sees it, no limit counts it, and
+    /// the platform bears what it costs.
+    Sweep,
+}
 
 /// A client's name for its request: any UUID but the nil one, in one spelling.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -83,12 +96,22 @@ pub enum Obstacle {
     TokenPaused,
 }
 
+/// Whether an address that pays for transactions is used.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SponsorState {
+    Active,
+    /// A person stopped it.
+    Paused,
+    /// Somebody else uses its key.
+    Quarantined,
+}
+
 /// What is known of a transfer, and proved where it decides.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Evidence {
     /// An attempt is on record and was handed to a node, or may have been.
     HandedOver,
-    /// Nothing was signed, by this store or by one that it is a copy of, and it cannot be done.
+    /// What [`Evidence::NeverUsed`] is, and it is known what kept this store from signing it.
     Impossible(Obstacle),
     /// The payment, exactly, is in a canonical block.
     Included,
@@ -109,8 +132,8 @@ pub enum Evidence {
     /// The deadline has passed by the wall clock.
     WindowOver,
     /// A final block whose time is not before the deadline, all blocks up to it without a use of the intent, and the
-    /// intent unused in that block's state. `halted`: a person had stopped the sender.
-    NeverUsed { halted: bool },
+    /// intent unused in that block's state. `signed`: by this store. `halted`: a person had stopped the sender.
+    NeverUsed { signed: bool, halted: bool },
 }
 
 /// What is announced to clients of a change.
@@ -138,16 +161,21 @@ pub struct Order {
     pub request_id: RequestId,
     pub account_id: String,
     pub chain: Chain,
+    /// CAIP-2 of the chain.
+    pub chain_ref: String,
     pub asset: Asset,
     /// Base units; more than 0.
     pub amount: U256,
     pub destination: Address,
+    /// What the chain's transactions are paid in.
+    pub gas: GasCurrency,
 }
 
 /// Money that an account sends, with its state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transfer {
     pub id: TransferId,
+    pub kind: TransferKind,
     pub request_id: RequestId,
     pub account_id: String,
     pub identity_id: String,
@@ -157,8 +185,10 @@ pub struct Transfer {
     pub decimals: u8,
     /// Base units; more than 0.
     pub amount: U256,
-    /// The paying address, a function of the account alone.
+    /// The address that pays, a function of the account and of `source_tag` alone.
     pub source: Address,
+    /// The tag of that wallet: empty for the account's paying address.
+    pub source_tag: String,
     pub destination: Address,
     /// The account that is paid, when the destination is one of ours.
     pub destination_account_id: Option<String>,
@@ -173,6 +203,18 @@ pub struct Transfer {
     pub confirmed_at: Option<Timestamp>,
     /// Stands in each signature; only healing moves it.
     pub deadline: Timestamp,
+    /// The name of the route: it is fixed when the transfer is accepted.
+    pub route: String,
+    /// What the chain takes once, as its blocks show it ([`IntentKey::shown`]).
+    pub intent_key: IntentKey,
+    /// When a person asked for its end: nothing is signed or sent for it from then on.
+    pub cancelled_at: Option<Timestamp>,
+    /// What last kept it from being signed, if something is known to have.
+    pub obstacle: Option<Obstacle>,
+    /// How often it was changed.
+    pub version: u32,
+    /// What its transactions in final blocks cost who is charged; `None` before there is one.
+    pub network_fee: Option<NetworkFee>,
 }
 
 impl Order {
@@ -193,9 +235,36 @@ impl TransferId {
         TransferId(uuid_of(&hash_of(fields)))
     }
 
-    /// The key of its intent on the chain with this CAIP-2 name.
-    pub fn intent_key(self, chain_ref: &str) -> IntentKey {
-        IntentKey::of(chain_ref, self.0.as_bytes())
+    /// The id of what empties the address `swept` when an operator's request asks for it. No client's request makes it.
+    pub fn of_sweep(organization: &str, request_id: RequestId, swept: &Address) -> Self {
+        let request_id = request_id.to_string();
+        let (kind, organization) = (TransferKind::Sweep.name().as_bytes(), organization.as_bytes());
+        let fields = [b"transfer/house/v1", kind, organization, request_id.as_bytes(), swept.as_bytes()];
+        TransferId(uuid_of(&hash_of(fields)))
+    }
+
+    /// The key of its intent on the chain with this CAIP-2 name, as blocks show that `payer` used it.
+    pub fn intent_key(self, chain_ref: &str, payer: &Address) -> IntentKey {
+        IntentKey::of(chain_ref, self.0.as_bytes()).shown(payer)
+    }
+}
+
+impl TransferKind {
+    /// The name that is stored and shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TransferKind::Payment => "PAYMENT",
+            TransferKind::Sweep => "SWEEP",
+        }
+    }
+}
+
+impl FromStr for TransferKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = [TransferKind::Payment, TransferKind::Sweep].into_iter().find(|kind| kind.name() == text);
+        known.ok_or_else(|| format!("unknown kind of a transfer {text:?}"))
     }
 }
 
@@ -285,8 +354,9 @@ impl State {
 
             (State::Accepted, HandedOver) => Ok((State::Carried, Some(Announcement::Submitted))),
             (State::Accepted, Impossible(obstacle)) => failed(obstacle.code()),
-            (State::Accepted, NeverUsed { halted: false }) => dropped(FailureCode::NeverSigned),
-            (State::Accepted, NeverUsed { halted: true }) => dropped(FailureCode::SenderStopped),
+            (State::Accepted, NeverUsed { signed: true, .. }) => dropped(FailureCode::WindowElapsed),
+            (State::Accepted, NeverUsed { signed: false, halted: false }) => dropped(FailureCode::NeverSigned),
+            (State::Accepted, NeverUsed { signed: false, halted: true }) => dropped(FailureCode::SenderStopped),
 
             // A further attempt, and a carrier that failed for nothing, leave it as it is.
             (State::Carried | State::Included | State::Expiring, HandedOver | CarrierReverted) => Ok((self, None)),
@@ -297,14 +367,15 @@ impl State {
             }
             (State::Carried | State::Expiring, UsedUp) => failed(FailureCode::Reverted),
             (State::Carried | State::Expiring, UsedByAnother) => failed(FailureCode::IntentAlreadyUsed),
-            (State::Carried | State::Expiring, GuardTaken) => failed(FailureCode::GuardTaken),
+            // Somebody may take it before anything is handed over.
+            (State::Accepted | State::Carried | State::Expiring, GuardTaken) => failed(FailureCode::GuardTaken),
             (State::Carried | State::Expiring, CancelledOnChain) => dropped(FailureCode::Cancelled),
             (State::Included, Displaced) => Ok((State::Carried, Some(Announcement::Displaced))),
             (State::Included, Final) => Ok((State::Confirmed, Some(Announcement::Confirmed))),
             (State::Expiring, NeverUsed { .. }) => dropped(FailureCode::WindowElapsed),
 
             (State::Accepted, Evidence::Included | Displaced | Final | CarrierReverted | WindowOver)
-            | (State::Accepted, UsedUp | UsedByAnother | GuardTaken | CancelledOnChain)
+            | (State::Accepted, UsedUp | UsedByAnother | CancelledOnChain)
             | (State::Carried, Impossible(_) | Displaced | Final | NeverUsed { .. })
             | (State::Included, Impossible(_) | Evidence::Included | UsedUp | UsedByAnother | GuardTaken)
             | (State::Included, CancelledOnChain | NeverUsed { .. })
@@ -314,6 +385,15 @@ impl State {
 }
 
 impl Obstacle {
+    pub const ALL: [Obstacle; 6] = [
+        Obstacle::Cancelled,
+        Obstacle::SimulationFailed,
+        Obstacle::InsufficientFunds,
+        Obstacle::AccountNotActive,
+        Obstacle::DestinationRefused,
+        Obstacle::TokenPaused,
+    ];
+
     pub const fn code(self) -> FailureCode {
         match self {
             Obstacle::Cancelled => FailureCode::Cancelled,
@@ -373,13 +453,6 @@ impl Announcement {
             Announcement::Dropped => "DROPPED",
         }
     }
-
-    /// The id of the event; `before` is how often the transfer was announced so before.
-    pub fn event_id(self, transfer: TransferId, before: u32) -> EventId {
-        let before = before.to_be_bytes();
-        let fields: [&[u8]; 4] = [b"transfer_event/v1", transfer.0.as_bytes(), self.name().as_bytes(), &before];
-        EventId(uuid_of(&hash_of(fields)))
-    }
 }
 
 impl fmt::Display for TransferId {
@@ -400,6 +473,13 @@ impl FromStr for TransferId {
     }
 }
 
+impl RequestId {
+    /// A UUIDv4 of random bytes.
+    pub fn random(bytes: [u8; 16]) -> Self {
+        RequestId(uuid::Builder::from_random_bytes(bytes).into_uuid())
+    }
+}
+
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.hyphenated().fmt(f)
@@ -414,6 +494,69 @@ impl FromStr for RequestId {
         let read = Uuid::try_parse(text).ok().filter(|id| !id.is_nil());
         let read = read.filter(|id| id.to_string().eq_ignore_ascii_case(text));
         read.map(RequestId).ok_or("must be a UUID with hyphens that is not all zeros")
+    }
+}
+
+impl SponsorState {
+    const ALL: [SponsorState; 3] = [SponsorState::Active, SponsorState::Paused, SponsorState::Quarantined];
+
+    /// The name that is stored and shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SponsorState::Active => "active",
+            SponsorState::Paused => "paused",
+            SponsorState::Quarantined => "quarantined",
+        }
+    }
+}
+
+impl FromStr for SponsorState {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = SponsorState::ALL.into_iter().find(|state| state.name() == text);
+        known.ok_or_else(|| format!("unknown state of a sponsor {text:?}"))
+    }
+}
+
+impl Evidence {
+    /// The name that the history records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Evidence::HandedOver => "handed_over",
+            Evidence::Impossible(_) => "impossible",
+            Evidence::Included => "included",
+            Evidence::Displaced => "displaced",
+            Evidence::Final => "final",
+            Evidence::CarrierReverted => "carrier_reverted",
+            Evidence::UsedUp => "used_up",
+            Evidence::UsedByAnother => "used_by_another",
+            Evidence::GuardTaken => "guard_taken",
+            Evidence::CancelledOnChain => "cancelled_on_chain",
+            Evidence::WindowOver => "window_over",
+            Evidence::NeverUsed { .. } => "never_used",
+        }
+    }
+}
+
+impl From<Unpayable> for Obstacle {
+    fn from(unpayable: Unpayable) -> Self {
+        match unpayable {
+            Unpayable::Funds => Obstacle::InsufficientFunds,
+            Unpayable::Destination => Obstacle::DestinationRefused,
+            Unpayable::Paused => Obstacle::TokenPaused,
+            Unpayable::Refused => Obstacle::SimulationFailed,
+        }
+    }
+}
+
+impl FromStr for Obstacle {
+    type Err = String;
+
+    /// Reads the name of its code.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Obstacle::ALL.into_iter().find(|obstacle| obstacle.code().name() == text);
+        known.ok_or_else(|| format!("unknown obstacle {text:?}"))
     }
 }
 
@@ -454,7 +597,7 @@ mod tests {
         State::Failed(FailureCode::Reverted),
         State::Dropped(FailureCode::WindowElapsed),
     ];
-    const EVIDENCE: [Evidence; 18] = [
+    const EVIDENCE: [Evidence; 19] = [
         Evidence::HandedOver,
         Evidence::Impossible(Obstacle::Cancelled),
         Evidence::Impossible(Obstacle::SimulationFailed),
@@ -471,8 +614,9 @@ mod tests {
         Evidence::GuardTaken,
         Evidence::CancelledOnChain,
         Evidence::WindowOver,
-        Evidence::NeverUsed { halted: false },
-        Evidence::NeverUsed { halted: true },
+        Evidence::NeverUsed { signed: false, halted: false },
+        Evidence::NeverUsed { signed: false, halted: true },
+        Evidence::NeverUsed { signed: true, halted: false },
     ];
 
     fn request() -> RequestId {
@@ -483,9 +627,11 @@ mod tests {
     fn the_ids_of_the_vector_never_change() {
         let id = TransferId::of("default", request());
         assert_eq!(id.to_string(), "bac872c0-9656-8527-b18f-fc8f02a10278");
-        let event = |announcement: Announcement| announcement.event_id(id, 0).to_string();
-        assert_eq!(event(Announcement::Submitted), "8a0c38a1-686b-8f4c-91e6-2684db8e61c9");
-        assert_eq!(event(Announcement::Confirmed), "327349b5-6fed-8889-ac2d-fa344d4fbd3a");
+        let swept = [1, 2].map(|byte| TransferId::of_sweep("default", request(), &Address::Evm([byte; 20])));
+        assert!(
+            swept[0] != swept[1] && !swept.contains(&id),
+            "each address has its own, and no client's request has it"
+        );
     }
 
     #[test]
@@ -507,13 +653,13 @@ mod tests {
         //           handed, impossible x6, included, displaced, final, reverted, used up, by another, guard, cancelled,
         //           window over, never used, never used while halted
         let table = [
-            (State::Accepted, "SFFFFFF--------", "-DD"),
-            (State::Carried, "=------I--=FFFD", "=--"),
-            (State::Included, "=-------DC=----", "=--"),
-            (State::Expiring, "=------I--=FFFD", "=DD"),
-            (State::Confirmed, "===============", "==="),
-            (State::Failed(FailureCode::Reverted), "===============", "==="),
-            (State::Dropped(FailureCode::WindowElapsed), "===============", "==="),
+            (State::Accepted, "SFFFFFF------F-", "-DDD"),
+            (State::Carried, "=------I--=FFFD", "=---"),
+            (State::Included, "=-------DC=----", "=---"),
+            (State::Expiring, "=------I--=FFFD", "=DDD"),
+            (State::Confirmed, "===============", "===="),
+            (State::Failed(FailureCode::Reverted), "===============", "===="),
+            (State::Dropped(FailureCode::WindowElapsed), "===============", "===="),
         ];
         assert_eq!(table.map(|(state, ..)| state), STATES);
         for (state, first, second) in table {

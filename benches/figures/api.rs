@@ -231,6 +231,7 @@ fn template() -> Deposit {
         status: DepositStatus::Pending,
         created_at: Timestamp::EPOCH,
         confirmed_at: None,
+        is_self_transfer: false,
     }
 }
 

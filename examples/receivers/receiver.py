@@ -1,12 +1,13 @@
 """Receives Landfall's webhooks: verifies them, takes each change of a deposit once and credits on CONFIRMED, and takes
-each change of an identity once.
+each change of an identity and of a transfer once.
 
     pip install standardwebhooks
     SIGNING_KEY=whsec_.. PORT=9000 LEDGER=ledger.db python3 receiver.py
 
 Events come at least once. What makes crediting happen exactly once is one transaction: the change is noted under
 (dedup_key, status), and only when that was not there yet, the account is credited. The 2xx is said after the commit.
-An identity may come to the same status again, so its changes are told apart by the id of their envelope.
+An identity may come to the same status again, and a transfer to the same stage. So their changes are known by the id of
+their envelope.
 """
 
 import json
@@ -21,7 +22,7 @@ VERIFIER = Webhook(os.environ["SIGNING_KEY"])
 LEDGER = os.environ.get("LEDGER", "ledger.db")
 TABLES = """
 CREATE TABLE IF NOT EXISTS changes (dedup_key TEXT, status TEXT, PRIMARY KEY (dedup_key, status));
-CREATE TABLE IF NOT EXISTS identity_changes (event_id TEXT PRIMARY KEY, identity_id TEXT, status TEXT);
+CREATE TABLE IF NOT EXISTS other_changes (event_id TEXT PRIMARY KEY, object_id TEXT, change TEXT);
 CREATE TABLE IF NOT EXISTS credits (dedup_key TEXT PRIMARY KEY, account_id TEXT, amount TEXT, currency_symbol TEXT);
 """
 
@@ -44,14 +45,14 @@ def take(deposit: dict) -> bool:
     return True
 
 
-def take_identity(event_id: str, identity: dict) -> bool:
-    """Notes a change of an identity; false when it was noted before."""
+def note(event_id: str, object_id: str, change: str) -> bool:
+    """Notes a change of an identity or a transfer; false when it was noted before."""
     ledger = sqlite3.connect(LEDGER, timeout=10)
     try:
         with ledger:
             ledger.execute("PRAGMA synchronous = FULL")
-            change = (event_id, identity["id"], identity["status"])
-            return ledger.execute("INSERT OR IGNORE INTO identity_changes VALUES (?, ?, ?)", change).rowcount > 0
+            row = (event_id, object_id, change)
+            return ledger.execute("INSERT OR IGNORE INTO other_changes VALUES (?, ?, ?)", row).rowcount > 0
     finally:
         ledger.close()
 
@@ -78,8 +79,15 @@ class Receiver(BaseHTTPRequestHandler):
                 print("credited", deposit["amount"], deposit["currency_symbol"], "to", deposit["account_id"], flush=True)
         elif event["type"] == "identity_status_update":
             identity, accounts = event["data"]["identity"], event["data"]["affected_account_ids"]
-            if take_identity(event["id"], identity):
+            if note(event["id"], identity["id"], identity["status"]):
                 print(f"{identity['id']} is {identity['status']}:", *accounts, flush=True)
+        elif event["type"] in ("transfer_submitted", "transfer_reconciliation", "transfer_failed"):
+            # CONFIRMED, FAILED and DROPPED are for ever; a stage before them may be taken back by a reorg.
+            transfer = event["data"]
+            change = transfer.get("stage", transfer["status"])
+            if note(event["id"], transfer["id"], change):
+                amount, symbol, account = (transfer[field] for field in ("amount", "currency_symbol", "account_id"))
+                print(f"{amount} {symbol} from {account}: {change}", flush=True)
         self.answer(204)
 
     def answer(self, status: int) -> None:

@@ -1,13 +1,13 @@
 // Receives Landfall's webhooks: verifies them, takes each change of a deposit once and credits on CONFIRMED, and takes each
-// change of an identity once.
+// change of an identity and of a transfer once.
 //
 //     npm install standardwebhooks && npm install --save-dev typescript @types/node && npx tsc receiver.ts
 //     SIGNING_KEY=whsec_.. PORT=9000 LEDGER=ledger.jsonl node receiver.js
 //
 // Events come at least once. What makes crediting happen exactly once is one write: a line of the ledger says both that the
 // change (dedup_key, status) was taken and what it credits, and it is on the disk before the 2xx is said. With a database
-// of your own, make it one transaction. An identity may come to the same status again, so its changes are told apart by the
-// id of their envelope.
+// of your own, make it one transaction. An identity may come to the same status again, and a transfer to the same stage. So
+// their changes are known by the id of their envelope.
 
 import { appendFileSync, closeSync, fsyncSync, ftruncateSync, openSync, readFileSync } from "node:fs";
 import { createServer, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
@@ -25,6 +25,18 @@ interface Deposit {
 interface IdentityChange {
   identity: { id: string; status: "PENDING_ONBOARDING" | "ACTIVE" | "SUSPENDED" | "REJECTED" | "TERMINATED" };
   affected_account_ids: string[];
+}
+
+/** Where a transfer stands. CONFIRMED, FAILED and DROPPED are for ever; a stage before them may be taken back by a reorg. */
+interface Transfer {
+  id: string;
+  status: "ACCEPTED" | "SUBMITTED" | "CONFIRMED" | "FAILED" | "DROPPED";
+  /** Of transfer_reconciliation only. */
+  stage?: "INCLUDED" | "DISPLACED" | "CONFIRMED";
+  account_id: string;
+  /** A decimal text: never make it a number. */
+  amount: string;
+  currency_symbol: string;
 }
 
 /** What a line of the ledger begins with: what it is known by again. */
@@ -57,9 +69,9 @@ class Ledger {
     return this.note({ dedup_key, status, account_id, amount, currency_symbol });
   }
 
-  /** Notes a change of an identity; false when it was noted before. */
-  takeIdentity(event_id: string, { identity }: IdentityChange): boolean {
-    return this.note({ event_id, identity_id: identity.id, status: identity.status });
+  /** Notes a change of an identity or a transfer; false when it was noted before. */
+  takeChange(event_id: string, object_id: string, change: string): boolean {
+    return this.note({ event_id, object_id, change });
   }
 
   private note(line: Taken & Record<string, string>): boolean {
@@ -110,9 +122,15 @@ function receive(body: string, headers: IncomingHttpHeaders): number {
       console.log(`credited ${deposit.amount} ${deposit.currency_symbol} to ${deposit.account_id}`);
     }
   } else if (event.type === "identity_status_update") {
-    const change = event.data as IdentityChange;
-    if (ledger.takeIdentity(event.id, change)) {
-      console.log(`${change.identity.id} is ${change.identity.status}: ${change.affected_account_ids.join(" ")}`);
+    const { identity, affected_account_ids } = event.data as IdentityChange;
+    if (ledger.takeChange(event.id, identity.id, identity.status)) {
+      console.log(`${identity.id} is ${identity.status}: ${affected_account_ids.join(" ")}`);
+    }
+  } else if (["transfer_submitted", "transfer_reconciliation", "transfer_failed"].includes(event.type)) {
+    const transfer = event.data as Transfer;
+    const change = transfer.stage ?? transfer.status;
+    if (ledger.takeChange(event.id, transfer.id, change)) {
+      console.log(`${transfer.amount} ${transfer.currency_symbol} from ${transfer.account_id}: ${change}`);
     }
   }
   return 204;

@@ -1,60 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.20;
+pragma solidity ^0.8.26;
 
-/// The test chains' USDC: a real ERC-20 whose runtime code stands at the network's own USDC address.
+// OpenZeppelin Contracts, MIT licence.
+import {ERC20TransferAuthorizationUpgradeable as ERC3009} from
+    "@openzeppelin/contracts-upgradeable/token/ERC20/extensions/ERC20TransferAuthorizationUpgradeable.sol";
+
+/// The test chains' USDC: a real ERC-20 with EIP-3009, whose runtime code stands at the network's own USDC address.
 ///
-/// It has no constructor and no immutables, so that `anvil_setCode` alone makes it complete.
+/// It has no constructor, no immutables and no initializer, so that `anvil_setCode` alone makes it complete. OpenZeppelin's
+/// contracts for proxies are the ones that allow this.
 /// It promises the events of ERC-20 and refuses what a balance or an allowance does not cover.
+/// A nonce of EIP-3009 is a key of 24 bytes and a sequence of 8: of a new key only the sequence 0 is taken.
 /// Anyone may mint: it must never be deployed where money is real.
-contract Token {
-    string public constant name = "USD Coin";
-    string public constant symbol = "USDC";
-    uint8 public constant decimals = 6;
+contract Token is ERC3009 {
+    /// At slot 0, where `anvil_setStorageAt` can put another name of at most 31 bytes: the test networks' USDC is named "USDC",
+    /// and a wallet signs for the name. Nothing here writes it.
+    string private given;
 
-    uint256 public totalSupply;
-    mapping(address => uint256) public balanceOf;
-    mapping(address => mapping(address => uint256)) public allowance;
-
-    event Transfer(address indexed from, address indexed to, uint256 value);
-    event Approval(address indexed owner, address indexed spender, uint256 value);
-
-    function transfer(address to, uint256 amount) external returns (bool) {
-        move(msg.sender, to, amount);
-        return true;
+    function name() public view override returns (string memory) {
+        return bytes(given).length == 0 ? "USD Coin" : given;
     }
 
-    function approve(address spender, uint256 amount) external returns (bool) {
-        allowance[msg.sender][spender] = amount;
-        emit Approval(msg.sender, spender, amount);
-        return true;
+    function symbol() public pure override returns (string memory) {
+        return "USDC";
     }
 
-    function transferFrom(address from, address to, uint256 amount) external returns (bool) {
-        uint256 allowed = allowance[from][msg.sender];
-        require(allowed >= amount, "allowance");
-        // The greatest allowance means "for ever", as in most tokens.
-        if (allowed != type(uint256).max) allowance[from][msg.sender] = allowed - amount;
-        move(from, to, amount);
-        return true;
+    function decimals() public pure override returns (uint8) {
+        return 6;
+    }
+
+    /// FiatToken has this function too; OpenZeppelin's EIP-3009 does not.
+    function DOMAIN_SEPARATOR() external view returns (bytes32) {
+        return _domainSeparatorV4();
+    }
+
+    /// FiatToken has this function too.
+    function version() public pure returns (string memory) {
+        return "2";
     }
 
     /// Makes money out of nothing, announced as ERC-20 wants it: a Transfer from the zero address.
     function mint(address to, uint256 amount) external {
-        totalSupply += amount;
-        balanceOf[to] += amount;
-        emit Transfer(address(0), to, amount);
+        _mint(to, amount);
     }
 
     /// Several transfers in one transaction, in order; equal ones are allowed and each counts.
     function pay(address[] calldata to, uint256[] calldata amounts) external {
         require(to.length == amounts.length, "lengths");
-        for (uint256 i = 0; i < to.length; i++) move(msg.sender, to[i], amounts[i]);
+        for (uint256 i = 0; i < to.length; i++) _transfer(msg.sender, to[i], amounts[i]);
     }
 
-    function move(address from, address to, uint256 amount) private {
-        require(balanceOf[from] >= amount, "balance");
-        balanceOf[from] -= amount;
-        balanceOf[to] += amount;
-        emit Transfer(from, to, amount);
+    // The domain of EIP-712, as real USDC has it.
+
+    function _EIP712Name() internal view override returns (string memory) {
+        return name();
+    }
+
+    function _EIP712Version() internal pure override returns (string memory) {
+        return version();
     }
 }

@@ -4,13 +4,15 @@
 // counters, commitments are ignored, a closed token account goes on being told with what it held. Landfall proves that blocks
 // hang together and has no mode that does not, so what it reads is mended here, in what is for tests and the sandbox only.
 //
-// Its own: which slots hold a block (one empty slot in 20 is skipped), blockhash, previousBlockhash, parentSlot, blockHeight; what
+// Its own: which slots hold a block (one empty slot in 20 is skipped), previousBlockhash, parentSlot, blockHeight; what
 // is confirmed and final, and that by `getSlot`, `getBlockHeight`, `getLatestBlockhash`, `getBlocks`, `getBlock`,
 // `getTransaction`, `getSignatureStatuses`, `getSignaturesForAddress`, `getMultipleAccounts` alike.
 // Put right: `blockTime` (seconds and not kiloseconds), the codes -32001 (before the first slot), -32004 (not there yet), -32007
 // (skipped), -32015 (transaction version), -32016 (minContextSlot), -32020 (signature unknown); token balances of accounts that
-// have no lamports left; batches of calls.
-// Left as it is: all transactions, their balances, errors and fees, in the slot and order in which surfpool ran them; other
+// have no lamports left; fees, from which surfpool leaves out the price of compute units that it takes; batches of calls.
+// A block's blockhash is the one that surfpool named as the newest in its slot, so that who signs with it is served; where that was
+// missed it is made up, and surfpool takes no transaction with it.
+// Left as it is: all transactions, their balances and errors, in the slot and order in which surfpool ran them; other
 // accounts and balances, which are always the newest; `getLatestBlockhash` at `processed`, which is surfpool's own: transactions are signed
 // with that one, and nobody else may ask for it. There are no forks, no votes and no holes here: those need a node that is
 // made up.
@@ -54,6 +56,9 @@ export class Mended {
     this.url = url;
     // Of every slot that is closed and holds a block.
     this.heights = new Map();
+    // What surfpool named as its newest blockhash while it was in a slot.
+    this.hashes = new Map();
+    this.newest = null;
     // How many transactions were told of a block.
     this.told = new Map();
     this.isClosing = false;
@@ -65,7 +70,11 @@ export class Mended {
   async close() {
     if (this.isClosing) return;
     this.isClosing = true;
-    const target = (await this.ask("getSlot", [{ commitment: "processed" }])) - SLOTS_BEHIND;
+    const { context, value } = await this.ask("getLatestBlockhash", [{ commitment: "processed" }]);
+    // Where it is busy it may name one twice, for a slot and for the next.
+    if (!this.hashes.has(context.slot) && value.blockhash !== this.newest) this.hashes.set(context.slot, value.blockhash);
+    this.newest = value.blockhash;
+    const target = context.slot - SLOTS_BEHIND;
     while (this.closed < target) {
       const slot = this.closed + 1;
       const isSkipped = slot > this.first && this.draws(slot) && (await this.isEmpty(slot));
@@ -89,7 +98,7 @@ export class Mended {
   }
 
   hash(slot) {
-    return base58(this.digest("block", slot));
+    return this.hashes.get(slot) ?? base58(this.digest("block", slot));
   }
 
   parent(slot) {
@@ -199,7 +208,7 @@ const METHODS = {
       throw new Refusal(-32603, `surfpool changed block ${slot} after it was closed`);
     }
     if (count !== undefined) chain.told.set(slot, count);
-    for (const { meta } of transactions) withoutClosed(meta);
+    for (const { meta } of transactions) mend(meta);
     const parentSlot = chain.parent(slot);
     block.parentSlot = parentSlot;
     block.previousBlockhash = chain.hash(parentSlot);
@@ -219,7 +228,7 @@ const METHODS = {
     const asked = typeof how === "object" ? { ...how, commitment: "confirmed" } : how;
     const tx = await shown(chain, "getTransaction", [signature, asked]);
     if (tx === null || tx.slot > chain.tip(commitment)) return null;
-    withoutClosed(tx.meta);
+    mend(tx.meta);
     tx.blockTime = await chain.ask("getBlockTime", [tx.slot]);
     return tx;
   },
@@ -275,6 +284,16 @@ async function shown(chain, method, [what, how]) {
       `Please try the request again with the following configuration parameter: "maxSupportedTransactionVersion": ${version}`;
     throw new Refusal(-32015, message);
   }
+}
+
+// What surfpool says of what a transaction did.
+function mend(meta) {
+  if (!meta?.preBalances) return;
+  withoutClosed(meta);
+  // What is gone is the fee; where a balance is too great for a number of JavaScript's, it stays as it was told.
+  const all = [...meta.preBalances, ...meta.postBalances];
+  const sum = (balances) => balances.reduce((sum, lamports) => sum + lamports, 0);
+  if (all.every(Number.isSafeInteger)) meta.fee = sum(meta.preBalances) - sum(meta.postBalances);
 }
 
 // An account without lamports is gone, and what it held with it.

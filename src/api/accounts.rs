@@ -9,12 +9,12 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
-use landfall_chain::{Address, Chain};
+use landfall_chain::{Address, Chain, Family};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::account::{AccountStatus, AccountType, NewAccount};
-use crate::api::json::{self, Faults, Object, Sent};
+use crate::account::{AccountStatus, AccountType, Derived, NewAccount};
+use crate::api::json::{self, Faults, Object, Sent, present};
 use crate::api::problem::Problem;
 use crate::api::query::{self, Query};
 use crate::api::scope::Caller;
@@ -22,7 +22,7 @@ use crate::api::{AppState, auth, cursor, openapi};
 use crate::identity::{self, SubStatus};
 use crate::key::Scope;
 use crate::overrides::Author;
-use crate::registry::{self, OpenAccountError, ReplayError};
+use crate::registry::{self, DeriveError, OpenAccountError, ReplayError};
 use crate::request::{Made, Request};
 use crate::store::account_pages::{self, Account, AccountFilter};
 use crate::store::accounts::AddAccountError;
@@ -64,6 +64,9 @@ pub(super) struct AccountAddress {
     pub chains: Vec<&'static str>,
     /// EIP-55 on EVM chains, base58 on Solana.
     pub address: String,
+    /// Whether this service holds its key; without it nothing can be sent from here.
+    #[schema(extensions(("x-landfall-extension" = json!(true))))]
+    pub managed: bool,
 }
 
 /// A page of accounts, newest first.
@@ -89,16 +92,19 @@ pub(super) struct NewAccountForm {
     identity_id: String,
     #[schema(schema_with = openapi::account_type)]
     r#type: String,
-    #[schema(value_type = Vec<openapi::NewAccountAddress>, min_items = 1, max_items = 100)]
-    addresses: Vec<Object<AddressForm>>,
+    /// Left out, the account gets an address of its own on every chain that is followed, whose key this service holds.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<Vec<openapi::NewAccountAddress>>, min_items = 1, max_items = 100, nullable = false)]
+    addresses: Option<Vec<Object<AddressForm>>>,
 }
 
-/// An address that is to be watched, and on which chains.
+/// An address that is to be watched, and on which chains. Without `address` it is derived.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AddressForm {
     chains: Vec<String>,
-    address: String,
+    #[serde(default, deserialize_with = "present")]
+    address: Option<String>,
 }
 
 /// Open an account
@@ -107,6 +113,9 @@ pub(super) struct AddressForm {
 /// /v2/accounts/{account_id}/coverage` reports the number. A chain that this service does not follow is accepted too,
 /// but no deposit is seen there: its `watched_from` is 0 until the chain is followed. `GET /v2/assets` reports which
 /// chains are followed. A request that is sent again with the same body is answered 200 with the same account.
+///
+/// An address that is left out is derived: this service holds its key, and the account can send from it. It is the same on
+/// all EVM chains. A `SEGREGATED` account has one address on each family of chains, given or derived.
 #[utoipa::path(
     post,
     path = "/v2/accounts",
@@ -122,6 +131,9 @@ pub(super) struct AddressForm {
             is another account's, or nobody's, as the zero address, precompiles and programs are.", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "Another request had this `request_id` (`IDEMPOTENCY_MISMATCH`).", body = Problem,
             content_type = "application/problem+json"),
+        (status = 503, description = "An address is to be derived, and the signer cannot be reached or none is configured \
+            (`SIGNER_UNAVAILABLE`); nothing was done. Send it again after `Retry-After` seconds; without this header an operator \
+            must act first.", body = Problem, content_type = "application/problem+json", headers(("Retry-After" = u64))),
     ),
 )]
 pub(super) async fn open(
@@ -132,15 +144,21 @@ pub(super) async fn open(
     body: Sent,
 ) -> Result<(StatusCode, Json<AccountResource>), Problem> {
     Query::parse(query.as_deref(), &[]).check()?;
-    let (request, account) = json::parse::<NewAccountForm>(&headers, body)?.read()?;
-    let addresses: BTreeSet<&Address> = account.addresses.iter().map(|(_, address)| address).collect();
-    let counted = state.gate.check_addresses(&caller.key_id, addresses.len());
-    counted.map_err(|wait| Problem::rate_limited("that bring addresses, with this API key", wait))?;
+    let (request, account, derived) = json::parse::<NewAccountForm>(&headers, body)?.read()?;
+    let chains = match derived {
+        Derived::On(chains) => chains,
+        Derived::Everywhere => state.settings.networks.iter().map(|network| network.chain).collect(),
+    };
+    let given: BTreeSet<&Address> = account.addresses.iter().map(|(_, address)| address).collect();
+    count_addresses(&state, &caller, given.len() + families(&chains).len())?;
+    let signer = state.settings.signer.as_deref();
+    let derived = registry::derive_for_account(&state.db, signer, &request, &account, &chains).await;
+    let derived = derived.map_err(|error| refusal(error, &caller))?;
     let actor = caller.actor();
     let turn = state.turns.take(&caller.key_id).await;
     auth::still_valid(&state, &caller).await?;
     let by = Author { actor: &actor, reason: "", now: state.clock.now() };
-    let opened = registry::open_account(&state.db, &request, &account, &by).await;
+    let opened = registry::open_account(&state.db, &request, &account, &derived, &by).await;
     drop(turn);
     let (id, made) = opened.map_err(|error| refusal(error, &caller))?;
     Ok((created(made), Json(load(&state, &id).await.map_err(Problem::behind_change)?)))
@@ -226,6 +244,24 @@ pub(super) fn created(made: Made) -> StatusCode {
     }
 }
 
+/// Counts what a request brings against the rate of its key.
+pub(super) fn count_addresses(state: &AppState, caller: &Caller, count: usize) -> Result<(), Problem> {
+    let counted = state.gate.check_addresses(&caller.key_id, count);
+    counted.map_err(|wait| Problem::rate_limited("that bring addresses, with this API key", wait))
+}
+
+/// An address that is derived is the same on all chains of its family.
+pub(super) fn families(chains: &BTreeSet<Chain>) -> BTreeSet<Family> {
+    chains.iter().map(|chain| chain.family()).collect()
+}
+
+pub(super) fn underivable(error: DeriveError) -> Problem {
+    match error {
+        DeriveError::NoSigner => Problem::no_signer(),
+        DeriveError::Away(error) => Problem::signer_away(&error),
+    }
+}
+
 pub(super) fn replay(error: ReplayError) -> Problem {
     match error {
         ReplayError::Mismatch => Problem::idempotency_mismatch(),
@@ -244,13 +280,19 @@ async fn load(state: &AppState, id: &str) -> Result<AccountResource, Problem> {
 fn refusal(error: OpenAccountError, caller: &Caller) -> Problem {
     let refused = match error {
         OpenAccountError::Replay(error) => return replay(error),
+        OpenAccountError::Derive(error) => return underivable(error),
         OpenAccountError::Refused(error) => error,
     };
+    contradiction(refused, "addresses", caller)
+}
+
+/// As [`refusal`]; `addresses` is the field that brings them.
+pub(super) fn contradiction(refused: AddAccountError, addresses: &str, caller: &Caller) -> Problem {
     if let AddAccountError::OtherOwner { address, chain, .. } = &refused
         && !caller.scopes.give(Scope::Read)
     {
         return json::refusal(
-            "addresses",
+            addresses,
             format!("is refused: {address} on {chain} belongs to another account already"),
         );
     }
@@ -260,9 +302,10 @@ fn refusal(error: OpenAccountError, caller: &Caller) -> Problem {
             "identity_id"
         }
         AddAccountError::OtherType { .. } => "type",
-        AddAccountError::OtherOwner { .. } | AddAccountError::TooMany { .. } | AddAccountError::Nobodys { .. } => {
-            "addresses"
-        }
+        AddAccountError::OtherOwner { .. }
+        | AddAccountError::TooMany { .. }
+        | AddAccountError::Sponsors { .. }
+        | AddAccountError::Nobodys { .. } => addresses,
     };
     json::refusal(field, format!("is refused: {refused}"))
 }
@@ -305,59 +348,76 @@ fn filters(filter: &AccountFilter) -> [u8; 8] {
 }
 
 impl NewAccountForm {
-    fn read(&self) -> Result<(Request, NewAccount), Problem> {
+    fn read(&self) -> Result<(Request, NewAccount, Derived), Problem> {
         let NewAccountForm { request_id, identity_id, r#type, addresses } = self;
         let mut faults = Faults::default();
         faults.take("identity_id", identity::check_id("an identity's id", identity_id));
         let expected = |_| "must be SEGREGATED or OMNIBUS";
         let kind = faults.take("type", r#type.parse::<AccountType>().map_err(expected));
-        if addresses.is_empty() || addresses.len() > ADDRESSES_MAX {
-            faults.refuse("addresses", format!("must be 1 to {ADDRESSES_MAX} addresses"));
+        let (given, derived) = match addresses {
+            Some(addresses) => read_addresses(addresses, &mut faults),
+            None => (BTreeSet::new(), Derived::Everywhere),
+        };
+        if let (Some(AccountType::Segregated), Derived::On(chains)) = (kind, &derived)
+            && given.iter().any(|(chain, _)| families(chains).contains(&chain.family()))
+        {
+            let detail =
+                "must give a SEGREGATED account one address on each family of chains, not one that is derived too";
+            faults.refuse("addresses", detail);
         }
-        let addresses = addresses.iter().take(ADDRESSES_MAX).enumerate();
-        let addresses =
-            addresses.flat_map(|(at, Object(form))| form.read(&format!("addresses[{at}]"), &mut faults)).collect();
         let kind = faults.check(kind)?;
-        let account = NewAccount { id: String::new(), identity_id: Some(identity_id.clone()), kind, addresses };
+        let account = NewAccount { id: String::new(), identity_id: Some(identity_id.clone()), kind, addresses: given };
         let mut faults = Faults::default();
-        let request = faults.take("request_id", account.request(request_id));
-        Ok((faults.check(request)?, account))
+        let request = faults.take("request_id", account.request(request_id, &derived));
+        Ok((faults.check(request)?, account, derived))
     }
 }
 
-impl AddressForm {
-    fn read(&self, at: &str, faults: &mut Faults) -> Vec<(Chain, Address)> {
-        if self.chains.is_empty() || self.chains.len() > Chain::ALL.len() {
-            faults.refuse(format!("{at}.chains"), format!("must be 1 to {} chains", Chain::ALL.len()));
-        }
-        let mut read = Vec::with_capacity(self.chains.len());
-        for (index, name) in self.chains.iter().take(Chain::ALL.len()).enumerate() {
-            let field = format!("{at}.chains[{index}]");
-            let Some(chain) = faults.take(field, openapi::chain(name)) else { continue };
-            let address = Address::parse(chain.family(), &self.address);
-            // Reported once, however many chains the address is for.
-            match address {
-                Ok(address) => read.push((chain, address)),
+/// The addresses that are given, and the chains of those that are not.
+fn read_addresses(forms: &[Object<AddressForm>], faults: &mut Faults) -> (BTreeSet<(Chain, Address)>, Derived) {
+    if forms.is_empty() || forms.len() > ADDRESSES_MAX {
+        faults.refuse("addresses", format!("must be 1 to {ADDRESSES_MAX} addresses"));
+    }
+    let (mut given, mut derived) = (BTreeSet::new(), BTreeSet::new());
+    for (at, Object(form)) in forms.iter().take(ADDRESSES_MAX).enumerate() {
+        let at = format!("addresses[{at}]");
+        let chains = read_chains(&form.chains, &format!("{at}.chains"), faults);
+        let Some(text) = &form.address else {
+            derived.extend(chains);
+            continue;
+        };
+        for chain in chains {
+            match Address::parse(chain.family(), text) {
+                Ok(address) => drop(given.insert((chain, address))),
+                // Reported once, however many chains the address is for.
                 Err(error) => {
                     faults.refuse(format!("{at}.address"), format!("is refused on {chain}: {error}"));
                     break;
                 }
             }
         }
-        read
     }
+    (given, Derived::On(derived))
+}
+
+/// The chains of the list in the field `at`.
+pub(super) fn read_chains(names: &[String], at: &str, faults: &mut Faults) -> Vec<Chain> {
+    if names.is_empty() || names.len() > Chain::ALL.len() {
+        faults.refuse(at, format!("must be 1 to {} chains", Chain::ALL.len()));
+    }
+    let names = names.iter().take(Chain::ALL.len()).enumerate();
+    names.filter_map(|(index, name)| faults.take(format!("{at}[{index}]"), openapi::chain(name))).collect()
 }
 
 impl AccountResource {
     fn of(account: &Account) -> Self {
-        let mut chains: BTreeMap<&Address, Vec<Chain>> = BTreeMap::new();
+        let mut chains: BTreeMap<&Address, BTreeSet<Chain>> = BTreeMap::new();
         for (chain, address) in &account.addresses {
-            chains.entry(address).or_default().push(*chain);
+            chains.entry(address).or_default().insert(*chain);
         }
-        let addresses = chains.into_iter().map(|(address, mut chains)| {
-            chains.sort_unstable();
-            AccountAddress { chains: chains.into_iter().map(Chain::name).collect(), address: address.to_string() }
-        });
+        let shown =
+            |(address, chains): (&Address, _)| AccountAddress::of(address, &chains, account.managed.contains(address));
+        let addresses = chains.into_iter().map(shown);
         AccountResource {
             id: account.id.clone(),
             request_id: account.request_id.clone(),
@@ -369,5 +429,12 @@ impl AccountResource {
             identity_status: account.identity_status.name(),
             identity_sub_status: SubStatus::text(account.identity_sub_status),
         }
+    }
+}
+
+impl AccountAddress {
+    pub(super) fn of(address: &Address, chains: &BTreeSet<Chain>, managed: bool) -> Self {
+        let chains = chains.iter().map(|chain| chain.name()).collect();
+        AccountAddress { chains, address: address.to_string(), managed }
     }
 }

@@ -152,6 +152,7 @@ pub(super) async fn by_id(
     Query::parse(query.as_deref(), &[]).check()?;
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
     let deposit = deposits::by_id(&mut reader, id).await.map_err(Problem::internal)?;
+    let deposit = deposit.filter(|deposit| !deposit.is_self_transfer);
     Ok(Json(DepositResource::of(&deposit.ok_or_else(unknown)?)))
 }
 

@@ -20,7 +20,9 @@ use crate::api::places::Place;
 use crate::api::problem::{ParameterError, Problem};
 use crate::api::query::{self, Query};
 use crate::api::scope::Caller;
-use crate::api::webhook_bodies::IdentityEnvelope;
+use crate::api::webhook_bodies::{
+    IdentityEnvelope, TransferFailedEnvelope, TransferReconciliationEnvelope, TransferSubmittedEnvelope,
+};
 use crate::api::{AppState, openapi};
 use crate::event::FEED_TYPES;
 use crate::store::feed::{self, FeedFilter, Numbered};
@@ -63,6 +65,9 @@ struct FeedEntry {
 enum EventEnvelope {
     Deposit(DepositEnvelope),
     Identity(IdentityEnvelope),
+    TransferSubmitted(TransferSubmittedEnvelope),
+    TransferReconciliation(TransferReconciliationEnvelope),
+    TransferFailed(TransferFailedEnvelope),
 }
 
 /// A change of a deposit as it is signed and sent.

@@ -42,6 +42,11 @@ pub(super) fn parse<T: DeserializeOwned>(headers: &HeaderMap, body: Sent) -> Res
     Ok(read)
 }
 
+/// A field that may be left out. Unlike serde's own `Option` it does not take `null`.
+pub(super) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
 /// Reads a body that may be missing; a missing one has no fields.
 pub(super) fn parse_optional<T: DeserializeOwned + Default>(headers: &HeaderMap, body: Sent) -> Result<T, Problem> {
     if matches!(&body, Ok(bytes) if bytes.is_empty()) { Ok(T::default()) } else { parse(headers, body) }

@@ -14,6 +14,7 @@
 //!   examples, and `browse` serves it.
 
 mod accounts;
+mod addresses;
 mod assets;
 mod auth;
 mod balances;
@@ -23,6 +24,7 @@ mod cursor;
 mod deposits;
 mod events;
 mod examples;
+mod gas;
 mod housekeeping;
 mod identities;
 mod json;
@@ -32,6 +34,7 @@ mod middleware;
 mod nonces;
 mod openapi;
 mod places;
+mod policies;
 mod problem;
 mod query;
 mod scope;
@@ -55,6 +58,7 @@ use crate::store::{Db, StoreError};
 use crate::time::Clock;
 
 pub use deposits::DepositResource;
+pub use gas::GasCreditResource;
 use housekeeping::LastUsed;
 use limits::Gate;
 pub use limits::counted_as;
@@ -62,9 +66,11 @@ use long_poll::Tail;
 use middleware::RequestIds;
 use nonces::Nonces;
 pub use openapi::openapi_json;
+pub use policies::PolicyResource;
 use problem::Problem;
 use scope::{needs, needs_and_may_wait};
 pub use settings::{Limits, Settings};
+pub use transfers::TransferResource;
 use turns::Turns;
 
 /// How many connections to the store requests use for reading, and how many for writing. The others are left to
@@ -128,10 +134,12 @@ impl Api {
                 needs(Scope::Read, get(accounts::list)).merge(needs(Scope::Write, post(accounts::open))),
             )
             .route("/v2/accounts/{account_id}", needs(Scope::Read, get(accounts::by_id)))
+            .route("/v2/accounts/{account_id}/addresses", needs(Scope::Write, post(addresses::add)))
             .route("/v2/accounts/{account_id}/balances", needs(Scope::Read, get(balances::of_account)))
             .route("/v2/accounts/{account_id}/coverage", needs(Scope::Read, get(coverage::of_account)))
             .route("/v2/assets", needs(Scope::Read, get(assets::list)))
             .route("/v2/events", needs_and_may_wait(Scope::Read, events::WAIT_MAX, get(events::list)))
+            .route("/v2/gas-credit", needs(Scope::Read, get(gas::credit)))
             .route("/v2/identities", needs(Scope::Write, post(identities::open)))
             .route("/v2/identities/{identity_id}", needs(Scope::Read, get(identities::by_id)))
             .route("/v2/crypto/deposits", needs(Scope::Read, get(deposits::list)))
@@ -141,6 +149,7 @@ impl Api {
                 needs(Scope::Read, get(transfers::list)).merge(needs(Scope::Transfers, post(transfers::create))),
             )
             .route("/v2/crypto/transfers/{transfer_id}", needs(Scope::Read, get(transfers::by_id)))
+            .route("/v2/transaction-limits/policies/{policy_id}", needs(Scope::Read, get(policies::by_id)))
             .route("/v2/webhooks", hooks(get(webhooks::list).post(webhooks::create)))
             .route("/v2/webhooks/{webhook_id}", hooks(get(webhooks::by_id).delete(webhooks::delete)))
             .route("/v2/webhooks/{webhook_id}/rotate-key", hooks(post(webhooks::rotate_key)))

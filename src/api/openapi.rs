@@ -20,9 +20,14 @@ use crate::api::problem::Code;
 use crate::api::webhook_bodies::{Pushed, TestEnvelope};
 use crate::api::{accounts, assets};
 use crate::deposit::DepositStatus;
-use crate::event::{DEPOSIT_EVENT, FEED_TYPES, IDENTITY_EVENT, TEST_EVENT};
+use crate::event::{
+    DEPOSIT_EVENT, FEED_TYPES, IDENTITY_EVENT, SPONSOR, TEST_EVENT, TRANSFER_FAILED_EVENT,
+    TRANSFER_RECONCILIATION_EVENT, TRANSFER_SUBMITTED_EVENT,
+};
+use crate::gas::ChargedTo;
 use crate::identity::{IdentityStatus, IdentityType, SubStatus};
-use crate::transfer::{FailureCode, TransferStatus};
+use crate::policy::{Period, PolicyStatus};
+use crate::transfer::{Announcement, FailureCode, TransferStatus};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -36,12 +41,13 @@ use crate::transfer::{FailureCode, TransferStatus};
         at a time are of one API key, and a large body counts as several: more are `RATE_LIMITED`.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")),
     paths(
-        super::accounts::open, super::accounts::list, super::accounts::by_id, super::balances::of_account,
+        super::accounts::open, super::accounts::list, super::accounts::by_id, super::addresses::add, super::balances::of_account,
         super::coverage::of_account,
         super::assets::list, super::deposits::list, super::deposits::by_id,
         super::events::list,
         super::identities::open, super::identities::by_id,
         super::transfers::create, super::transfers::list, super::transfers::by_id,
+        super::policies::by_id, super::gas::credit,
         super::webhooks::list, super::webhooks::create, super::webhooks::by_id, super::webhooks::delete,
         super::webhooks::rotate_key, super::webhooks::test,
     ),
@@ -49,8 +55,10 @@ use crate::transfer::{FailureCode, TransferStatus};
         (name = "Accounts", description = "What holds money on chains, under addresses of its own."),
         (name = "Assets", description = "What is credited."),
         (name = "Deposits", description = "Money that arrived on a chain at an account's address."),
-        (name = "Events", description = "The changes of deposits and identities, in one sequence."),
+        (name = "Events", description = "The changes of deposits, transfers and identities, in one sequence."),
+        (name = "Gas credit", description = "What sending costs. It is beyond the interface."),
         (name = "Identities", description = "Who accounts belong to."),
+        (name = "Transaction limits", description = "What may be sent in a period."),
         (name = "Transfers", description = "Money that an account sends; the service pays the gas."),
         (name = "Webhooks", description = "Receivers of events. What `x-landfall-extension` marks is beyond the interface."),
     ),
@@ -77,7 +85,7 @@ pub(super) struct AccountPageLimit;
 /// The status of a transfer.
 pub(super) struct TransferStatusName;
 
-/// An address that is to be watched, and the chains of one family that it is watched on.
+/// An address that is to be watched, and the chains of one family that it is watched on; or chains without an address.
 pub(super) struct NewAccountAddress;
 
 /// A text to filter by. No stored text is empty or has control characters.
@@ -209,7 +217,7 @@ impl PartialSchema for NewAccountAddress {
         );
         let solana = text_of("solana-address", "^[1-9A-HJ-NP-Za-km-z]{32,44}$", "Base58 of 32 bytes.");
         let families = OneOfBuilder::new().item(address_of(Family::Evm, evm)).item(address_of(Family::Solana, solana));
-        families.into()
+        families.item(derived_address()).into()
     }
 }
 
@@ -257,6 +265,29 @@ pub(super) fn failure_code() -> Object {
     one_of("What a program decides on.", FailureCode::ALL.map(FailureCode::name))
 }
 
+pub(super) fn paid_by() -> Object {
+    one_of("Who paid the chain: an address of the service.", [SPONSOR])
+}
+
+pub(super) fn charged_to() -> Object {
+    let meaning = "`CREDIT`: the gas credit paid all of it; `BILLED`: it, or a part of it, is billed; `PLATFORM`: nobody is charged.";
+    one_of(meaning, ChargedTo::names())
+}
+
+pub(super) fn policy_status() -> Object {
+    one_of("`REMOVED` limits nothing any more.", PolicyStatus::ALL.map(PolicyStatus::name))
+}
+
+pub(super) fn policy_scope() -> Object {
+    one_of("Whose transfers count together.", ["ORGANIZATION", "IDENTITY", "ACCOUNT"])
+}
+
+pub(super) fn period() -> Object {
+    let meaning =
+        "`TRANSACTION` is each transfer alone; `DAY`, `WEEK` and `MONTH` are the last 24 hours, 7 days and 30 days.";
+    one_of(meaning, Period::ALL.map(Period::name))
+}
+
 pub(super) fn event_type() -> Object {
     one_of("What the event is about.", FEED_TYPES)
 }
@@ -267,6 +298,29 @@ pub(super) fn deposit_event_type() -> Object {
 
 pub(super) fn identity_event_type() -> Object {
     one_of("What the event is about.", [IDENTITY_EVENT])
+}
+
+pub(super) fn transfer_submitted_type() -> Object {
+    one_of("What the event is about.", [TRANSFER_SUBMITTED_EVENT])
+}
+
+pub(super) fn transfer_reconciliation_type() -> Object {
+    one_of("What the event is about.", [TRANSFER_RECONCILIATION_EVENT])
+}
+
+pub(super) fn transfer_failed_type() -> Object {
+    one_of("What the event is about.", [TRANSFER_FAILED_EVENT])
+}
+
+pub(super) fn stage() -> Object {
+    let meaning = "`INCLUDED`: a canonical block has it; `DISPLACED`: a reorg took that block back; `CONFIRMED`: it is final for ever.";
+    one_of(meaning, [Announcement::Included, Announcement::Displaced, Announcement::Confirmed].map(Announcement::name))
+}
+
+pub(super) fn block_number() -> Object {
+    let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
+    let number = number.format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)));
+    number.description(Some("Of the block that has it, or had it; on Solana a slot.")).build()
 }
 
 pub(super) fn test_event_type() -> Object {
@@ -315,11 +369,21 @@ pub(super) fn code() -> Object {
 
 /// An address of this family, with at least one of its chains.
 fn address_of(family: Family, address: Object) -> Object {
-    let names: Vec<&str> = Chain::ALL.into_iter().filter(|chain| chain.family() == family).map(Chain::name).collect();
+    let object = on_chains(Chain::ALL.into_iter().filter(|chain| chain.family() == family));
+    object.property("address", address).required("address").build()
+}
+
+/// Chains of any family without an address: on each of them it is derived.
+fn derived_address() -> Object {
+    on_chains(Chain::ALL.into_iter()).description(Some("Derived: this service holds the key.")).build()
+}
+
+fn on_chains(chains: impl Iterator<Item = Chain>) -> ObjectBuilder {
+    let names: Vec<&str> = chains.map(Chain::name).collect();
     let name = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names));
     let chains = ArrayBuilder::new().items(name).min_items(Some(1)).max_items(Some(Chain::ALL.len()));
-    let object = ObjectBuilder::new().property("chains", chains).required("chains").property("address", address);
-    object.required("address").additional_properties(Some(AdditionalProperties::FreeForm(false))).build()
+    let object = ObjectBuilder::new().property("chains", chains).required("chains");
+    object.additional_properties(Some(AdditionalProperties::FreeForm(false)))
 }
 
 fn text_of(format: &str, pattern: &str, description: &str) -> Object {

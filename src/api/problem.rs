@@ -7,6 +7,7 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use landfall_chain::SignerUnavailable;
 use serde::Serialize;
 use tracing::{error, warn};
 use utoipa::openapi::RefOr;
@@ -16,7 +17,10 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::account::AccountStatus;
 use crate::api::openapi;
 use crate::api::places::NoPlace;
+use crate::api::policies::LimitResource;
+use crate::gas::Usd;
 use crate::key::Scope;
+use crate::policy::Exceeded;
 use crate::store::StoreError;
 use crate::transfer::{TransferId, TransferStatus};
 
@@ -27,6 +31,8 @@ const OVERLOADED_RETRY_SECS: u64 = 1;
 const AWAY_RETRY_SECS: u64 = 5;
 /// After how long a client may ask again for balances that were not read yet.
 const BALANCE_RETRY_SECS: u64 = 2;
+/// The same while the signer is away.
+const SIGNER_RETRY_SECS: u64 = 5;
 
 /// What a client may base decisions on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,17 +46,23 @@ pub(super) enum Code {
     IdempotencyMismatch,
     DuplicateTransaction,
     AccountNotActive,
+    AccountSegregated,
     PreviousKeysValid,
     PayloadTooLarge,
     SourceNotManaged,
+    AssetNotSendable,
     InsufficientFunds,
+    TransactionLimitExceeded,
+    GasCreditExhausted,
     RateLimited,
     HeadersTooLarge,
     Internal,
     Overloaded,
     Timeout,
     BalanceUnknown,
+    SignerUnavailable,
     TransfersNotConfigured,
+    SendingHalted,
 }
 
 /// Why a request is refused.
@@ -62,6 +74,8 @@ pub(super) struct Problem {
     retry_after_secs: Option<u64>,
     /// The transfer that a request made before.
     transfer: Option<(TransferId, Option<TransferStatus>)>,
+    /// The policy that refuses a transfer.
+    exceeded: Option<Box<Exceeded>>,
 }
 
 /// Why a request was refused (RFC 9457).
@@ -95,6 +109,14 @@ struct Shown<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = openapi::transfer_status)]
     transfer_status: Option<&'static str>,
+    /// The policy that refuses the transfer; with `TRANSACTION_LIMIT_EXCEEDED` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, format = "uuid", nullable = false)]
+    policy_id: Option<&'a str>,
+    /// What that policy leaves in the period of its limit; with `TRANSACTION_LIMIT_EXCEEDED` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    left: Option<LimitResource>,
 }
 
 /// What is wrong with a parameter.
@@ -106,7 +128,7 @@ pub(super) struct ParameterError {
 
 impl Code {
     /// In the order of their statuses.
-    pub(super) const ALL: [Code; 20] = [
+    pub(super) const ALL: [Code; 26] = [
         Code::InvalidArgument,
         Code::Unauthorized,
         Code::Forbidden,
@@ -116,17 +138,23 @@ impl Code {
         Code::IdempotencyMismatch,
         Code::DuplicateTransaction,
         Code::AccountNotActive,
+        Code::AccountSegregated,
         Code::PreviousKeysValid,
         Code::PayloadTooLarge,
         Code::SourceNotManaged,
+        Code::AssetNotSendable,
         Code::InsufficientFunds,
+        Code::TransactionLimitExceeded,
+        Code::GasCreditExhausted,
         Code::RateLimited,
         Code::HeadersTooLarge,
         Code::Internal,
         Code::Overloaded,
         Code::Timeout,
         Code::BalanceUnknown,
+        Code::SignerUnavailable,
         Code::TransfersNotConfigured,
+        Code::SendingHalted,
     ];
     /// The codes that every path may answer with.
     pub(super) const EVERYWHERE: [Code; 10] = [
@@ -153,17 +181,23 @@ impl Code {
             Code::IdempotencyMismatch => "IDEMPOTENCY_MISMATCH",
             Code::DuplicateTransaction => "DUPLICATE_TRANSACTION",
             Code::AccountNotActive => "ACCOUNT_NOT_ACTIVE",
+            Code::AccountSegregated => "ACCOUNT_SEGREGATED",
             Code::PreviousKeysValid => "PREVIOUS_KEYS_VALID",
             Code::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
             Code::SourceNotManaged => "SOURCE_NOT_MANAGED",
+            Code::AssetNotSendable => "ASSET_NOT_SENDABLE",
             Code::InsufficientFunds => "INSUFFICIENT_FUNDS",
+            Code::TransactionLimitExceeded => "TRANSACTION_LIMIT_EXCEEDED",
+            Code::GasCreditExhausted => "GAS_CREDIT_EXHAUSTED",
             Code::RateLimited => "RATE_LIMITED",
             Code::HeadersTooLarge => "HEADERS_TOO_LARGE",
             Code::Internal => "INTERNAL",
             Code::Overloaded => "OVERLOADED",
             Code::Timeout => "TIMEOUT",
             Code::BalanceUnknown => "BALANCE_UNKNOWN",
+            Code::SignerUnavailable => "SIGNER_UNAVAILABLE",
             Code::TransfersNotConfigured => "TRANSFERS_NOT_CONFIGURED",
+            Code::SendingHalted => "SENDING_HALTED",
         }
     }
 
@@ -178,17 +212,23 @@ impl Code {
             Code::IdempotencyMismatch => "Idempotency mismatch",
             Code::DuplicateTransaction => "Duplicate transaction",
             Code::AccountNotActive => "Account not active",
+            Code::AccountSegregated => "Account segregated",
             Code::PreviousKeysValid => "Previous keys valid",
             Code::PayloadTooLarge => "Payload too large",
             Code::SourceNotManaged => "Source not managed",
+            Code::AssetNotSendable => "Asset not sendable",
             Code::InsufficientFunds => "Insufficient funds",
+            Code::TransactionLimitExceeded => "Transaction limit exceeded",
+            Code::GasCreditExhausted => "Gas credit exhausted",
             Code::RateLimited => "Rate limited",
             Code::HeadersTooLarge => "Headers too large",
             Code::Internal => "Internal error",
             Code::Overloaded => "Overloaded",
             Code::Timeout => "Timeout",
             Code::BalanceUnknown => "Balance unknown",
+            Code::SignerUnavailable => "Signer unavailable",
             Code::TransfersNotConfigured => "Transfers not configured",
+            Code::SendingHalted => "Sending halted",
         }
     }
 
@@ -203,15 +243,23 @@ impl Code {
             Code::IdempotencyMismatch
             | Code::DuplicateTransaction
             | Code::AccountNotActive
+            | Code::AccountSegregated
             | Code::PreviousKeysValid => StatusCode::CONFLICT,
             Code::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Code::SourceNotManaged | Code::InsufficientFunds => StatusCode::UNPROCESSABLE_ENTITY,
+            Code::SourceNotManaged
+            | Code::AssetNotSendable
+            | Code::InsufficientFunds
+            | Code::TransactionLimitExceeded
+            | Code::GasCreditExhausted => StatusCode::UNPROCESSABLE_ENTITY,
             Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Code::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Code::Overloaded | Code::Timeout | Code::BalanceUnknown | Code::TransfersNotConfigured => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Code::Overloaded
+            | Code::Timeout
+            | Code::BalanceUnknown
+            | Code::SignerUnavailable
+            | Code::TransfersNotConfigured
+            | Code::SendingHalted => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -228,7 +276,12 @@ impl Code {
             Code::DuplicateTransaction => {
                 "This very request was processed, and its transfer has ended: `transfer_id` and `transfer_status` name it. To pay again, take another `request_id`."
             }
-            Code::AccountNotActive => "The account is frozen or closed, and pays nothing.",
+            Code::AccountNotActive => {
+                "The account is frozen or closed: it pays nothing, and a closed one gets no further address."
+            }
+            Code::AccountSegregated => {
+                "The account is SEGREGATED: it has one address on each family of chains, and gets no further one."
+            }
             Code::PreviousKeysValid => {
                 "Too many keys of the webhook still sign; rotate after `previous_key_expires_at`, or with a `previous_key_valid_secs` of 0."
             }
@@ -236,8 +289,17 @@ impl Code {
             Code::SourceNotManaged => {
                 "The account has no address on this chain whose key is held here: it has none, or one that was imported."
             }
+            Code::AssetNotSendable => {
+                "This asset cannot be sent on this chain; deposits of it are credited all the same."
+            }
             Code::InsufficientFunds => {
                 "The paying address has less available than is to be paid; `detail` has both amounts."
+            }
+            Code::TransactionLimitExceeded => {
+                "A policy on transfers leaves too little room: `policy_id` names it, and `left` is what it leaves."
+            }
+            Code::GasCreditExhausted => {
+                "The gas credit is used up or held by transfers under way, and this service bills nothing beyond it: `GET /v2/gas-credit` shows it."
             }
             Code::RateLimited => "Too many requests; send it again after `Retry-After` seconds.",
             Code::HeadersTooLarge => "The URI and the headers are too large.",
@@ -253,7 +315,14 @@ impl Code {
                  or was not read for 5 minutes. Send it again after `Retry-After` seconds. Without this header an operator must act \
                  first, as `detail` says: the chain is not followed, or an asset is no longer listed."
             }
+            Code::SignerUnavailable => {
+                "An address is to be derived, and the signer cannot be reached; nothing was done, send it again after `Retry-After` \
+                 seconds. Without this header no signer is configured: send the address, or an operator must act first."
+            }
             Code::TransfersNotConfigured => "This service sends nothing: no signer is configured.",
+            Code::SendingHalted => {
+                "An operator has stopped the sending of transfers on this chain; send it again later."
+            }
         }
     }
 }
@@ -394,16 +463,58 @@ impl Problem {
         Problem::new(Code::AccountNotActive, format!("the account is {}, and pays nothing", status.name()))
     }
 
+    /// For an account that is to get a further address.
+    pub(super) fn account_closed(status: AccountStatus) -> Self {
+        Problem::new(Code::AccountNotActive, format!("the account is {}, and gets no further address", status.name()))
+    }
+
+    pub(super) fn account_segregated() -> Self {
+        let detail = "the account is SEGREGATED: it has one address on each family of chains, and gets no further one";
+        Problem::new(Code::AccountSegregated, detail.to_owned())
+    }
+
     pub(super) fn source_not_managed(detail: String) -> Self {
         Problem::new(Code::SourceNotManaged, detail)
+    }
+
+    pub(super) fn asset_not_sendable(detail: String) -> Self {
+        Problem::new(Code::AssetNotSendable, detail)
     }
 
     pub(super) fn insufficient_funds(detail: String) -> Self {
         Problem::new(Code::InsufficientFunds, detail)
     }
 
+    pub(super) fn over_limit(exceeded: Exceeded) -> Self {
+        let detail = exceeded.to_string();
+        Problem { exceeded: Some(Box::new(exceeded)), ..Problem::new(Code::TransactionLimitExceeded, detail) }
+    }
+
+    /// `needed` is what the transfer may cost, if there is a price.
+    pub(super) fn gas_credit_exhausted(needed: Option<Usd>, remaining: Usd) -> Self {
+        let needed = needed.map_or(String::new(), |needed| format!("it may cost {needed} USD, and "));
+        Problem::new(Code::GasCreditExhausted, format!("{needed}{remaining} USD are left of the gas credit"))
+    }
+
     pub(super) fn transfers_not_configured() -> Self {
         Problem::new(Code::TransfersNotConfigured, "this service sends nothing: no signer is configured".to_owned())
+    }
+
+    pub(super) fn sending_halted(detail: String) -> Self {
+        Problem::new(Code::SendingHalted, detail)
+    }
+
+    pub(super) fn no_signer() -> Self {
+        let detail = "no signer is configured, so no address can be derived: send the address";
+        Problem::new(Code::SignerUnavailable, detail.to_owned())
+    }
+
+    /// Logs the cause. The client does not see it.
+    pub(super) fn signer_away(cause: &SignerUnavailable) -> Self {
+        warn!("a request was answered with 503, because its address could not be derived: {cause}");
+        let detail = "the signer cannot be reached, so no address was derived; nothing was done, send it again later";
+        let problem = Problem::new(Code::SignerUnavailable, detail.to_owned());
+        Problem { retry_after_secs: Some(SIGNER_RETRY_SECS), ..problem }
     }
 
     pub(super) fn previous_keys_valid(detail: String) -> Self {
@@ -440,6 +551,8 @@ impl Problem {
             errors: &self.errors,
             transfer_id: self.transfer.map(|(id, _)| id.to_string()),
             transfer_status: self.transfer.and_then(|(_, status)| status).map(TransferStatus::name),
+            policy_id: self.exceeded.as_ref().map(|exceeded| exceeded.policy_id.as_str()),
+            left: self.exceeded.as_ref().map(|exceeded| LimitResource::of(&exceeded.left)),
         };
         let body = serde_json::to_vec(&shown).expect("a problem holds strings and numbers, which always serialise");
         // Without a length of its own the server sets that of the new body.
@@ -448,7 +561,7 @@ impl Problem {
     }
 
     fn new(kind: Code, detail: String) -> Self {
-        Problem { kind, detail, errors: Vec::new(), retry_after_secs: None, transfer: None }
+        Problem { kind, detail, errors: Vec::new(), retry_after_secs: None, transfer: None, exceeded: None }
     }
 }
 
@@ -462,6 +575,7 @@ impl PartialSchema for Problem {
 impl ToSchema for Problem {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         schemas.push((ParameterError::name().into(), ParameterError::schema()));
+        schemas.push((LimitResource::name().into(), LimitResource::schema()));
     }
 }
 

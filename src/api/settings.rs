@@ -3,14 +3,16 @@
 //! The values are checked where the configuration is read; a rate of 0 means none.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_chain::{Address, Chain, Network};
+use landfall_chain::{Address, Chain, Network, Signer};
 
+use crate::gas::OverCredit;
 use crate::key::Environment;
 
 /// What an operator sets.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Keys of another environment are refused.
     pub environment: Environment,
@@ -23,8 +25,10 @@ pub struct Settings {
     pub retired: BTreeSet<Chain>,
     /// The same of tokens of chains that are followed.
     pub retired_tokens: BTreeSet<(Chain, Address)>,
-    /// A signer is configured: transfers are accepted.
-    pub can_sign: bool,
+    /// Who holds the keys. With one, transfers are accepted and addresses derived.
+    pub signer: Option<Arc<dyn Signer>>,
+    /// What happens to a transfer that the gas credit does not cover.
+    pub over_credit: OverCredit,
 }
 
 /// How much is accepted.
@@ -53,7 +57,8 @@ impl Settings {
             networks: Vec::new(),
             retired: BTreeSet::new(),
             retired_tokens: BTreeSet::new(),
-            can_sign: false,
+            signer: None,
+            over_credit: OverCredit::default(),
         }
     }
 }

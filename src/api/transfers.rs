@@ -21,11 +21,13 @@ use crate::api::query::{self, Query};
 use crate::api::scope::Caller;
 use crate::api::time_bound::TimeBound;
 use crate::api::{AppState, auth, cursor, openapi};
+use crate::event::{FailureData, FeeData, TransferData};
+use crate::gas::GasCurrency;
 use crate::identity;
-use crate::registry::{self, AcceptError};
+use crate::registry::{self, AcceptError, Terms};
 use crate::store::transfers::{self, TransferFilter};
 use crate::time::Timestamp;
-use crate::transfer::{Order, RequestId, State as TransferState, Transfer, TransferId, TransferStatus};
+use crate::transfer::{Order, RequestId, Transfer, TransferId, TransferKind, TransferStatus};
 
 const LIMIT_DEFAULT: u8 = 25;
 const LIMIT_MAX: u8 = 100;
@@ -48,7 +50,7 @@ const LIST_PARAMETERS: [&str; 11] = [
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Transfer)]
-pub(super) struct TransferResource {
+pub struct TransferResource {
     /// Follows from `request_id`: the same request makes the same transfer, for ever.
     #[schema(format = "uuid")]
     pub id: String,
@@ -98,12 +100,38 @@ pub(super) struct TransferResource {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime, nullable = false, extensions(("x-landfall-extension" = json!(true))))]
     pub expires_at: Option<String>,
+    /// What its transactions cost; omitted until it has ended and one is final.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, extensions(("x-landfall-extension" = json!(true))))]
+    pub network_fee: Option<NetworkFeeResource>,
+}
+
+/// What the transactions of a transfer cost.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NetworkFee)]
+pub struct NetworkFeeResource {
+    /// In the native currency's major unit.
+    #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$")]
+    pub amount: String,
+    /// The ticker of the chain's native currency.
+    pub currency_symbol: String,
+    /// Omitted until there is a price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$", nullable = false)]
+    pub usd: Option<String>,
+    #[schema(schema_with = openapi::paid_by)]
+    pub paid_by: &'static str,
+    /// Omitted until there is a price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = openapi::charged_to)]
+    pub charged_to: Option<&'static str>,
 }
 
 /// Where money goes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AddressDestination {
+pub struct AddressDestination {
     /// EIP-55 or one case on EVM chains, base58 on Solana. There the owner, never one of its token accounts.
     pub address: String,
     #[schema(value_type = openapi::ChainName)]
@@ -113,7 +141,7 @@ pub(super) struct AddressDestination {
 /// Why a transfer is FAILED or DROPPED.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct FailureDetails {
+pub struct FailureDetails {
     #[schema(schema_with = openapi::failure_code)]
     pub code: &'static str,
     /// For people who look for the cause; not for end customers.
@@ -183,10 +211,12 @@ pub(super) struct NewTransferForm {
         (status = 409, description = "The request was processed and its transfer has ended (`DUPLICATE_TRANSACTION`), another request \
             had this `request_id` (`IDEMPOTENCY_MISMATCH`), or the account is not active (`ACCOUNT_NOT_ACTIVE`).", body = Problem,
             content_type = "application/problem+json"),
-        (status = 422, description = "The account's address was imported (`SOURCE_NOT_MANAGED`), or has less available than is to be \
-            paid (`INSUFFICIENT_FUNDS`).", body = Problem, content_type = "application/problem+json"),
-        (status = 503, description = "What the account has is not known at the moment (`BALANCE_UNKNOWN`), or no signer is configured \
-            (`TRANSFERS_NOT_CONFIGURED`). Send it again after `Retry-After` seconds; without this header an operator must act \
+        (status = 422, description = "The account's address was imported (`SOURCE_NOT_MANAGED`), the asset cannot be sent \
+         here (`ASSET_NOT_SENDABLE`), the address has less available than is to be \
+            paid (`INSUFFICIENT_FUNDS`), a policy leaves too little room (`TRANSACTION_LIMIT_EXCEEDED`), or the gas \
+            credit is used up and nothing is billed beyond it (`GAS_CREDIT_EXHAUSTED`).", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "What the account has is not known at the moment (`BALANCE_UNKNOWN`), no signer is configured \
+            (`TRANSFERS_NOT_CONFIGURED`), or an operator has stopped the sending (`SENDING_HALTED`). Send it again after `Retry-After` seconds; without this header an operator must act \
             first.", body = Problem, content_type = "application/problem+json", headers(("Retry-After" = u64))),
     ),
 )]
@@ -203,8 +233,8 @@ pub(super) async fn create(
     let order = form.read(&state.settings.networks)?;
     let turn = state.turns.take(&caller.key_id).await;
     auth::still_valid(&state, &caller).await?;
-    let can_sign = state.settings.can_sign;
-    let accepted = registry::accept_transfer(&state.db, &order, can_sign, state.clock.now()).await;
+    let terms = Terms { can_sign: state.settings.signer.is_some(), over_credit: state.settings.over_credit };
+    let accepted = registry::accept_transfer(&state.db, &order, terms, state.clock.now()).await;
     drop(turn);
     let (transfer, made) = accepted.map_err(|error| refusal(error, &order.asset, field))?;
     Ok((created(made), Json(TransferResource::of(&transfer))))
@@ -289,6 +319,7 @@ pub(super) async fn by_id(
     Query::parse(query.as_deref(), &[]).check()?;
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
     let transfer = transfers::by_id(&mut reader, id).await.map_err(Problem::internal)?;
+    let transfer = transfer.filter(|transfer| transfer.kind == TransferKind::Payment);
     Ok(Json(TransferResource::of(&transfer.ok_or_else(unknown)?)))
 }
 
@@ -299,8 +330,12 @@ fn refusal(error: AcceptError, asset: &Asset, field: &str) -> Problem {
         AcceptError::Duplicate { transfer, status } => Problem::duplicate_transaction(transfer, status),
         AcceptError::NoAccount(_) => json::refusal("account_id", "names no account".to_owned()),
         AcceptError::ToItself => json::refusal(field, "is the address that pays; send to another one".to_owned()),
+        AcceptError::ToSponsor => {
+            json::refusal(field, "is an address that pays for transactions here; send to another one".to_owned())
+        }
         AcceptError::NotActive { status, .. } => Problem::account_not_active(status),
         error @ AcceptError::NotManaged { .. } => Problem::source_not_managed(error.to_string()),
+        error @ AcceptError::NotSendable { .. } => Problem::asset_not_sendable(error.to_string()),
         AcceptError::Insufficient { amount, available } => {
             let [amount, available] = [amount, available].map(|amount| to_decimal(amount, asset.decimals));
             let symbol = &asset.symbol;
@@ -308,7 +343,10 @@ fn refusal(error: AcceptError, asset: &Asset, field: &str) -> Problem {
                 "{amount} {symbol} are to be paid, and {available} {symbol} are available"
             ))
         }
+        AcceptError::OverLimit(exceeded) => Problem::over_limit(exceeded),
+        AcceptError::CreditExhausted { needed, remaining } => Problem::gas_credit_exhausted(needed, remaining),
         AcceptError::BalanceUnknown(chain) => Problem::balance_unknown(&[chain.name().to_owned()], &[]),
+        error @ AcceptError::Halted(_) => Problem::sending_halted(error.to_string()),
         AcceptError::NotConfigured => Problem::transfers_not_configured(),
         AcceptError::Store(error) => Problem::unchanged(error),
     }
@@ -327,7 +365,10 @@ impl NewTransferForm {
         let all = request_id.zip(destination).zip(asset.zip(amount));
         let ((request_id, (network, destination)), (asset, amount)) = faults.check(all)?;
         let (account_id, chain, asset) = (self.account_id, network.chain, asset.clone());
-        Ok(Order { request_id, account_id, chain, asset, amount, destination })
+        let chain_ref = network.chain_ref.clone();
+        // Each network lists its native currency.
+        let gas = GasCurrency::of(network).ok_or_else(Problem::failed)?;
+        Ok(Order { request_id, account_id, chain, chain_ref, asset, amount, destination, gas })
     }
 
     /// The field that has the destination's address.
@@ -422,6 +463,7 @@ impl Page {
         let statuses = TransferStatus::ALL.map(TransferStatus::name).join(", ");
         let status = |text: &str| text.parse().map_err(|_: String| format!("must be one of {statuses}"));
         let mut filter = TransferFilter {
+            kind: Some(TransferKind::Payment),
             account_id: query.optional("account_id", query::text),
             identity_ids,
             chain: query.optional("destination_chain", openapi::chain),
@@ -458,7 +500,8 @@ fn place(text: &str, filter: &TransferFilter) -> Result<(Timestamp, TransferId),
 
 /// A filter that is not set counts as an empty field, which no set one is.
 fn filters(filter: &TransferFilter) -> [u8; 8] {
-    let TransferFilter { account_id, identity_ids, chain, symbol, status, request_id, start, end, after: _ } = filter;
+    let TransferFilter { account_id, identity_ids, chain, symbol, status, request_id, start, end, kind: _, after: _ } =
+        filter;
     let time = |at: &Option<Timestamp>| at.map_or(String::new(), |at| at.0.to_string());
     let fields = [
         "transfers".to_owned(),
@@ -475,36 +518,37 @@ fn filters(filter: &TransferFilter) -> [u8; 8] {
 
 impl TransferResource {
     /// The resource that shows `transfer`.
-    pub(super) fn of(transfer: &Transfer) -> Self {
-        let text = |at: Option<Timestamp>| at.map(|at| at.to_string());
-        let (destination, chain) = (transfer.destination.to_string(), transfer.chain.name());
-        let tx = transfer.tx.map(|tx| tx.to_string());
-        let failure = transfer.state.failure();
-        let is_unsigned = transfer.state == TransferState::Accepted;
+    pub fn of(transfer: &Transfer) -> Self {
+        let data = TransferData::of(transfer);
         TransferResource {
-            id: transfer.id.to_string(),
-            request_id: transfer.request_id.to_string(),
-            account_id: transfer.account_id.clone(),
-            identity_id: transfer.identity_id.clone(),
-            source_address: transfer.source.to_string(),
-            address_destination: AddressDestination { address: destination.clone(), chain: chain.to_owned() },
-            destination_address: destination,
-            destination_chain: chain,
-            destination_account_id: transfer.destination_account_id.clone(),
-            currency_symbol: transfer.symbol.clone(),
-            amount: to_decimal(transfer.amount, transfer.decimals),
-            status: transfer.state.status().name(),
-            transaction_hash: tx.clone().filter(|_| failure.is_none()).unwrap_or_default(),
-            created_at: transfer.created_at.to_string(),
-            updated_at: transfer.updated_at.to_string(),
-            submitted_at: text(transfer.submitted_at),
-            confirmed_at: text(transfer.confirmed_at),
-            failure_details: failure.map(|code| FailureDetails {
-                code: code.name(),
-                reason: transfer.reason.clone().unwrap_or_default(),
-                transaction_hash: tx,
+            id: data.id,
+            request_id: data.request_id,
+            account_id: data.account_id.to_owned(),
+            identity_id: data.identity_id.to_owned(),
+            source_address: data.source_address,
+            address_destination: AddressDestination {
+                address: data.address_destination.address,
+                chain: data.address_destination.chain.to_owned(),
+            },
+            destination_address: data.destination_address,
+            destination_chain: data.destination_chain,
+            destination_account_id: data.destination_account_id.map(str::to_owned),
+            currency_symbol: data.currency_symbol.to_owned(),
+            amount: data.amount,
+            status: data.status,
+            transaction_hash: data.transaction_hash,
+            created_at: data.created_at,
+            updated_at: data.updated_at,
+            submitted_at: data.submitted_at,
+            confirmed_at: data.confirmed_at,
+            failure_details: data.failure_details.map(|FailureData { code, reason, transaction_hash }| {
+                FailureDetails { code, reason: reason.to_owned(), transaction_hash }
             }),
-            expires_at: text(Some(transfer.deadline).filter(|_| !is_unsigned && failure.is_none())),
+            expires_at: data.expires_at,
+            network_fee: data.network_fee.map(|FeeData { amount, currency_symbol, usd, paid_by, charged_to }| {
+                let currency_symbol = currency_symbol.to_owned();
+                NetworkFeeResource { amount, currency_symbol, usd, paid_by, charged_to }
+            }),
         }
     }
 }

@@ -6,12 +6,16 @@
 use serde::Serialize;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
-use utoipa::openapi::{Content, OpenApi, Paths, Ref, Required, ResponseBuilder};
-use utoipa::{Modify, ToSchema};
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
+use utoipa::openapi::{Content, OpenApi, Paths, Ref, RefOr, Required, ResponseBuilder};
+use utoipa::{Modify, PartialSchema, ToSchema};
 
 use crate::api::openapi;
-use crate::event::{DEPOSIT_EVENT, IDENTITY_EVENT, TEST_EVENT};
+use crate::api::transfers::TransferResource;
+use crate::event::{
+    DEPOSIT_EVENT, IDENTITY_EVENT, TEST_EVENT, TRANSFER_FAILED_EVENT, TRANSFER_RECONCILIATION_EVENT,
+    TRANSFER_SUBMITTED_EVENT,
+};
 
 /// Describes what receivers are sent.
 pub(super) struct Pushed;
@@ -59,6 +63,60 @@ struct IdentityReported {
     sub_status: String,
 }
 
+/// The event of a transfer that was handed to a node, as it is signed and sent.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TransferSubmittedEnvelope {
+    #[schema(format = "uuid")]
+    id: String,
+    #[schema(schema_with = openapi::transfer_submitted_type)]
+    r#type: String,
+    data: TransferResource,
+}
+
+/// The event of a transfer's block, as it is signed and sent.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TransferReconciliationEnvelope {
+    #[schema(format = "uuid")]
+    id: String,
+    #[schema(schema_with = openapi::transfer_reconciliation_type)]
+    r#type: String,
+    #[schema(value_type = TransferReconciliation)]
+    data: TransferResource,
+}
+
+/// The event of a transfer that is FAILED or DROPPED, as it is signed and sent.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TransferFailedEnvelope {
+    #[schema(format = "uuid")]
+    id: String,
+    #[schema(schema_with = openapi::transfer_failed_type)]
+    r#type: String,
+    data: TransferResource,
+}
+
+/// The schema of a transfer with its stage and block.
+struct TransferReconciliation;
+
+impl PartialSchema for TransferReconciliation {
+    /// The fields of the transfer and two more. A composition would not do, because a transfer has no other fields.
+    fn schema() -> RefOr<Schema> {
+        let mut schema = TransferResource::schema();
+        if let RefOr::T(Schema::Object(fields)) = &mut schema {
+            fields.description = Some("The transfer at this stage, and the block that the stage is about.".to_owned());
+            for (name, field) in [("stage", openapi::stage()), ("block_number", openapi::block_number())] {
+                fields.properties.insert(name.to_owned(), field.into());
+                fields.required.push(name.to_owned());
+            }
+        }
+        schema
+    }
+}
+
+impl ToSchema for TransferReconciliation {}
+
 /// A test event as it is signed and sent.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -96,6 +154,8 @@ const OF_DEPOSITS: &str =
     "At least once, and in order for each deposit: deduplicate on (`data.dedup_key`, `data.status`).";
 const OF_IDENTITIES: &str = "At least once, and in order for each identity: deduplicate on the envelope's `id`. `status` may be one \
                              that the identity was in before, so it tells nothing apart.";
+const OF_TRANSFERS: &str = "At least once, and in order for each transfer: deduplicate on the envelope's `id`. After a reorg a stage \
+                            may come again, under another `id`.";
 const OF_TESTS: &str = "At least once: deduplicate on the envelope's `id`.";
 
 impl Modify for Pushed {
@@ -103,10 +163,16 @@ impl Modify for Pushed {
         let mut pushed = Paths::new();
         let deposit = "A deposit was seen, is final, or did not happen after all.";
         let identity = "An identity was suspended, reinstated or terminated, and its accounts with it.";
+        let submitted = "A transfer was handed to a node of its chain, or may have been.";
+        let stage = "A block includes the transfer, a reorg took that back, or it is final.";
+        let failed = "A transfer was not paid, and never will be.";
         let test = "Sent when a test is asked for. It is not in the feed.";
         for (kind, schema, summary, once) in [
             (DEPOSIT_EVENT, "DepositEnvelope", deposit, OF_DEPOSITS),
             (IDENTITY_EVENT, "IdentityEnvelope", identity, OF_IDENTITIES),
+            (TRANSFER_SUBMITTED_EVENT, "TransferSubmittedEnvelope", submitted, OF_TRANSFERS),
+            (TRANSFER_RECONCILIATION_EVENT, "TransferReconciliationEnvelope", stage, OF_TRANSFERS),
+            (TRANSFER_FAILED_EVENT, "TransferFailedEnvelope", failed, OF_TRANSFERS),
             (TEST_EVENT, "TestEnvelope", test, OF_TESTS),
         ] {
             let operation = OperationBuilder::new()

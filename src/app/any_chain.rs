@@ -10,9 +10,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
-    AccountState, Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef,
-    BlockSource, Chain, Endpoints, Family, Fate, Found, Header, HoldingSource, Holdings, Network, Payer, Read,
-    ReadProof, Search, Searching, SourceError, Tip, TxRef, Watched,
+    AccountState, Acting, Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef,
+    BlockSource, BroadcastResponse, Chain, Delegate, Endpoints, Family, Fate, FeeMarket, Found, GuardQuote, Header,
+    HoldingSource, Holdings, Intent, Maker, Mark, Network, Payer, PayingChain, Quote, Read, ReadProof, Readiness,
+    Search, Searching, SignedAuthorization, SignedIntent, SourceError, Tip, TxId, TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
 use landfall_solana::{Options, Sample, SolanaSource};
@@ -53,6 +54,14 @@ pub(super) fn built_in(chain: Chain) -> Option<Network> {
     }
 }
 
+/// What acts for wallets that pay on `chain`; `None` where nothing is listed.
+pub(super) fn delegate(chain: Chain) -> Option<Delegate> {
+    match chain.family() {
+        Family::Evm => landfall_evm::delegate(chain),
+        Family::Solana => None,
+    }
+}
+
 /// How often the tip of `network` is polled if the configuration does not set it.
 pub(super) fn usual_poll(network: &Network) -> Duration {
     match network.chain.family() {
@@ -84,6 +93,14 @@ impl AnyChain {
 
     pub(super) fn set_agree(&self, agree: usize) -> Result<(), SourceError> {
         each!(self, source => Ok(source.set_agree(agree)?))
+    }
+
+    /// How much gas a payment of native currency to its recipient may take. Where that costs nothing it is no limit.
+    pub(super) fn set_recipient_gas_max(&self, gas: u64) {
+        match self {
+            AnyChain::Evm(source) => source.set_recipient_gas_max(gas),
+            AnyChain::Solana(_) => {}
+        }
     }
 
     /// The states of the endpoints; clones share them.
@@ -193,5 +210,61 @@ impl HoldingSource for AnyChain {
         at: &BlockRef,
     ) -> Result<Holdings, SourceError> {
         each!(self, source => source.holdings(addresses, assets, at).await)
+    }
+}
+
+impl PayingChain for AnyChain {
+    async fn fee_market(&self) -> Result<FeeMarket, SourceError> {
+        each!(self, source => source.fee_market().await)
+    }
+
+    async fn readiness(&self, intent: &Intent) -> Result<Readiness, SourceError> {
+        each!(self, source => source.readiness(intent).await)
+    }
+
+    async fn acting(&self, intent: &Intent) -> Result<Acting, SourceError> {
+        each!(self, source => source.acting(intent).await)
+    }
+
+    async fn quote(
+        &self,
+        sponsor: &Address,
+        intent: &SignedIntent,
+        authorization: Option<&SignedAuthorization>,
+    ) -> Result<Quote, SourceError> {
+        each!(self, source => source.quote(sponsor, intent, authorization).await)
+    }
+
+    async fn guard_quote(
+        &self,
+        sponsor: &Address,
+        intent: &Intent,
+        recent: &BlockRef,
+    ) -> Result<GuardQuote, SourceError> {
+        each!(self, source => source.guard_quote(sponsor, intent, recent).await)
+    }
+
+    async fn nonce_at(&self, address: &Address, at: Option<&BlockRef>) -> Result<u64, SourceError> {
+        each!(self, source => source.nonce_at(address, at).await)
+    }
+
+    async fn owned(&self, address: &Address) -> Result<U256, SourceError> {
+        each!(self, source => source.owned(address).await)
+    }
+
+    async fn broadcast(&self, tx: &TxId, raw: &[u8]) -> BroadcastResponse {
+        each!(self, source => source.broadcast(tx, raw).await)
+    }
+
+    async fn is_shown(&self, mark: &Mark, at: &BlockRef) -> Result<bool, SourceError> {
+        each!(self, source => source.is_shown(mark, at).await)
+    }
+
+    async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
+        each!(self, source => source.is_used(intent, at).await)
+    }
+
+    async fn maker(&self, intent: &Intent, at: &BlockRef) -> Result<Option<Maker>, SourceError> {
+        each!(self, source => source.maker(intent, at).await)
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! All of them share the source and meet in the store. Of whatever family it is, the same workers run.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use landfall_chain::{BlockSource, Chain, Network, SourceErrorKind};
+use landfall_chain::{BlockSource, Chain, Network, Signer, SourceErrorKind};
 use landfall_evm::EndpointUrl;
 use tracing::warn;
 
@@ -15,6 +16,7 @@ use crate::app::workers::Workers;
 use crate::app::{AnyChain, StartError, cluster, network};
 use crate::config::{ChainConfig, Config};
 use crate::random;
+use crate::sender::Sender;
 use crate::store::{Db, OpenError};
 use crate::time::Clock;
 use crate::watcher::{AssetWatch, BalanceWatch, Watcher, not_traced};
@@ -27,8 +29,16 @@ pub(super) struct Followed<'c> {
 }
 
 impl<'c> Followed<'c> {
-    pub(super) fn configured(chain: Chain, config: &'c ChainConfig) -> Result<Self, StartError> {
+    /// `recipient_gas_max` is how much gas a payment of native currency to its recipient may take, if not what is usual.
+    pub(super) fn configured(
+        chain: Chain,
+        config: &'c ChainConfig,
+        recipient_gas_max: Option<NonZeroU64>,
+    ) -> Result<Self, StartError> {
         let (source, network) = source(chain, config)?;
+        if let Some(gas) = recipient_gas_max {
+            source.set_recipient_gas_max(gas.get());
+        }
         Ok(Followed { source: Arc::new(source), network, config })
     }
 
@@ -37,7 +47,14 @@ impl<'c> Followed<'c> {
     }
 
     /// Starts all workers that follow the chain; `owner` names this process among the processes on the same store.
-    pub(super) async fn start(self, db: &Db, owner: &str, workers: &mut Workers) -> Result<(), StartError> {
+    /// With a `signer`, transfers are sent too.
+    pub(super) async fn start(
+        self,
+        db: &Db,
+        owner: &str,
+        signer: Option<Arc<dyn Signer>>,
+        workers: &mut Workers,
+    ) -> Result<(), StartError> {
         let Followed { source, network, config } = self;
         let chain = network.chain;
         let (endpoints, door) = (source.endpoints(), source.endpoints());
@@ -52,6 +69,10 @@ impl<'c> Followed<'c> {
         workers.spawn_turning(format!("{chain} balances"), |clock, pulse, stop| {
             balances.run(clock, random::number, pulse, stop)
         });
+        if let Some(signer) = signer {
+            let sender = Sender::new(Arc::clone(&source), db.clone(), network.clone(), signer, owner.to_owned());
+            workers.spawn_turning(format!("{chain} sender"), |clock, pulse, stop| sender.run(clock, pulse, stop));
+        }
         let settings = network::settings(&network, config);
         let watcher = Watcher::new(source, endpoints, db.clone(), network.clone(), settings)
             .woken_by(wake_up)

@@ -1,6 +1,6 @@
 //! The keys that only Solana has in the configuration of a chain. `config` refuses them for chains of another family.
 
-use landfall_chain::{Address, Asset, AssetId, Chain, Network};
+use landfall_chain::{Address, Asset, AssetId, Chain, Network, Route};
 use landfall_solana::{Options, Timings, TokenProgram, WRAPPED_SOL, Wrapped};
 
 use crate::app::{StartError, network};
@@ -32,11 +32,7 @@ pub(super) fn options(network: &Network, config: &ChainConfig) -> Result<Options
     }
     let program_of = |asset: &AssetConfig| {
         let mint = Address::parse(chain.family(), &asset.contract).ok()?;
-        let program = match asset.program? {
-            ProgramName::SplToken => TokenProgram::SplToken,
-            ProgramName::Token2022 => TokenProgram::Token2022,
-        };
-        Some((AssetId::Token(mint), program))
+        Some((AssetId::Token(mint), program(asset.program?)))
     };
     Ok(Options {
         genesis: config.genesis,
@@ -49,6 +45,18 @@ pub(super) fn options(network: &Network, config: &ChainConfig) -> Result<Options
         poll: network::poll(network, config),
         timings: Timings::PRODUCTION,
     })
+}
+
+/// How a mint that this program keeps is sent.
+pub(super) fn route(name: ProgramName, decimals: u8) -> Route {
+    program(name).route(decimals)
+}
+
+fn program(name: ProgramName) -> TokenProgram {
+    match name {
+        ProgramName::SplToken => TokenProgram::SplToken,
+        ProgramName::Token2022 => TokenProgram::Token2022,
+    }
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
-use landfall_chain::{Address, Asset, AssetId, Chain, Finality, NativeSource, Network, Tier};
+use landfall_chain::{Address, Asset, AssetId, Chain, Finality, NativeSource, Network, Route, Sending, Tier};
 
-use crate::app::{StartError, any_chain};
-use crate::config::{AssetConfig, ChainConfig, TierConfig};
+use crate::amount::from_decimal;
+use crate::app::{StartError, any_chain, cluster};
+use crate::config::{AssetConfig, ChainConfig, DomainConfig, TierConfig};
 use crate::watcher::{Settings, block_stall};
 
 /// A network's facts with what the configuration adds to them.
@@ -22,10 +23,12 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
     for asset in &config.assets {
         let contract = Address::parse(chain.family(), &asset.contract)
             .map_err(|error| StartError::AssetAddress { chain, error })?;
-        let AssetConfig { symbol, decimals, from, .. } = asset.clone();
-        let asset = Asset { id: AssetId::Token(contract), symbol, decimals, from_block: from };
-        // An asset that was added by hand may be built in by now.
-        if network.assets.contains(&asset) {
+        let AssetConfig { symbol, decimals, from, program, .. } = asset.clone();
+        let route = route(chain, asset).map_err(fault)?;
+        let route = route.or_else(|| program.map(|program| cluster::route(program, decimals)));
+        let asset = Asset { id: AssetId::Token(contract), symbol, decimals, from_block: from, route };
+        // An asset that was added by hand may be built in by now, with a way to be sent that nobody had to write.
+        if network.assets.iter().any(|known| is_built_in(known, &asset)) {
             continue;
         }
         if let Some(known) = network.assets.iter().find(|known| known.id == asset.id || known.symbol == asset.symbol) {
@@ -55,7 +58,60 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
                     \"top_level\", or leave this out";
         return Err(StartError::Key { chain, key: "eip7708_from".to_owned(), what: what.to_owned() });
     }
+    network.sending = sending(&network, config)?;
     Ok(network)
+}
+
+/// How transfers are sent.
+fn sending(network: &Network, config: &ChainConfig) -> Result<Sending, StartError> {
+    let (chain, keys, usual) = (network.chain, &config.transfers, network.sending);
+    let wrong = |key: String, what: String| StartError::Key { chain, key, what };
+    for (index, symbol) in keys.refuse.iter().enumerate() {
+        if !network.assets.iter().any(|asset| asset.symbol == *symbol) {
+            return Err(wrong(format!("transfers.refuse[{index}]"), format!("{symbol:?} is not listed")));
+        }
+    }
+    let native = network.asset(&AssetId::Native);
+    let floor = match (&keys.floor, native) {
+        (Some(text), Some(native)) => {
+            let units = from_decimal(text, native.decimals).ok().and_then(|units| u128::try_from(units).ok());
+            let expected = || {
+                wrong("transfers.floor".to_owned(), format!("expected an amount of {}, as in \"0.05\"", native.symbol))
+            };
+            units.ok_or_else(expected)?
+        }
+        (Some(_) | None, _) => usual.floor,
+    };
+    Ok(Sending {
+        first_cost: usual.first_cost,
+        floor,
+        raise_after_blocks: keys.raise_after_blocks.unwrap_or(usual.raise_after_blocks),
+        in_flight: keys.in_flight.unwrap_or(usual.in_flight),
+        max_fee: keys.max_fee.or(usual.max_fee),
+        new_accounts_per_day: keys.new_accounts_per_day.unwrap_or(usual.new_accounts_per_day),
+    })
+}
+
+/// How an asset of the configuration is sent.
+fn route(chain: Chain, asset: &AssetConfig) -> Result<Option<Route>, String> {
+    let AssetConfig { symbol, erc3009, delegate, .. } = asset;
+    match (erc3009, delegate) {
+        (Some(DomainConfig { name, version }), false) => {
+            Ok(Some(Route::Erc3009 { name: name.clone(), version: version.clone() }))
+        }
+        (Some(_), true) => Err(format!("asset {symbol} is sent in one way: take out erc3009 or delegate")),
+        (None, true) => match any_chain::delegate(chain) {
+            Some(delegate) => Ok(Some(Route::Delegate(delegate))),
+            None => Err(format!("asset {symbol} cannot be sent by a delegate: none is listed for this network")),
+        },
+        (None, false) => Ok(None),
+    }
+}
+
+/// Whether `added` is `known`. How it is sent never changes, but need not be said again.
+fn is_built_in(known: &Asset, added: &Asset) -> bool {
+    let route = added.route.clone().or_else(|| known.route.clone());
+    *known == Asset { route, ..added.clone() }
 }
 
 /// The tiers of the configuration. A tier that waits for no less than every deposit does would never count.
@@ -105,6 +161,7 @@ mod tests {
 
     use super::*;
     use crate::app::source;
+    use crate::config::SendingConfig;
     use crate::watcher::Start;
 
     const MINE: &str = "0x5fd84259d66Cd46123540766Be93DFE6D43130D7";
@@ -117,6 +174,8 @@ mod tests {
             decimals: 6,
             from: 0,
             program: None,
+            erc3009: None,
+            delegate: false,
         };
         let (rpc, assets) = (Vec::new(), vec![asset]);
         let start = Start::Finalized;
@@ -140,11 +199,48 @@ mod tests {
             balances_per_sec: None,
             assets,
             retired: Vec::new(),
+            transfers: SendingConfig::default(),
         }
     }
 
     fn with_asset(chain: Chain, symbol: &str, contract: &str) -> Result<Network, String> {
         network(chain, &config(symbol, contract)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn how_transfers_are_sent_is_the_networks_but_for_what_an_operator_changes() {
+        let with = |transfers| network(Chain::BaseMainnet, &ChainConfig { transfers, ..config("MINE", MINE) });
+        let usual = Sending::usual(10_000_000_000_000);
+        let usual = Sending { raise_after_blocks: 8, ..usual };
+        assert_eq!(with(SendingConfig::default()).unwrap().sending, usual);
+        assert_eq!(usual.floor, 1_000_000_000_000_000, "a hundred transfers");
+        let changed = SendingConfig {
+            refuse: vec!["ETH".to_owned()],
+            in_flight: Some(4),
+            max_fee: Some(50_000_000_000),
+            raise_after_blocks: Some(2),
+            floor: Some("0.05".to_owned()),
+            new_accounts_per_day: None,
+        };
+        let sending = with(changed).unwrap().sending;
+        let floor = 50_000_000_000_000_000;
+        let expected = Sending { floor, raise_after_blocks: 2, in_flight: 4, max_fee: Some(50_000_000_000), ..usual };
+        assert_eq!(sending, expected);
+        for (transfers, key, what) in [
+            (
+                SendingConfig { refuse: vec!["DOGE".to_owned()], ..Default::default() },
+                "transfers.refuse[0]",
+                "not listed",
+            ),
+            (
+                SendingConfig { floor: Some("much".to_owned()), ..Default::default() },
+                "transfers.floor",
+                "an amount of ETH",
+            ),
+        ] {
+            let refused = with(transfers).unwrap_err().to_string();
+            assert!(refused.contains(key) && refused.contains(what), "{refused}");
+        }
     }
 
     #[test]
@@ -196,6 +292,25 @@ mod tests {
         let built_in = landfall_evm::network(Chain::EthereumTestnet).unwrap().assets;
         let eurc = "0x08210F9170F89Ab7658F0B5E3fF39b0E03C594D4";
         assert_eq!(with_asset(Chain::EthereumTestnet, "EURC", eurc).unwrap().assets, built_in);
+    }
+
+    #[test]
+    fn the_way_an_added_asset_is_sent_is_its_own_and_that_of_a_built_in_one_never_changes() {
+        let usdc = "0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238";
+        let of = |symbol: &str, contract: &str, name: &str| {
+            let mut config = config(symbol, contract);
+            config.assets[0].erc3009 = Some(DomainConfig { name: name.to_owned(), version: "2".to_owned() });
+            network(Chain::EthereumTestnet, &config).map_err(|error| error.to_string())
+        };
+        let route = |name: &str| Some(Route::Erc3009 { name: name.to_owned(), version: "2".to_owned() });
+        assert_eq!(of("MINE", MINE, "My Coin").unwrap().assets[3].route, route("My Coin"));
+        let built_in = landfall_evm::network(Chain::EthereumTestnet).unwrap().assets;
+        assert_eq!(built_in[1].route, route("USDC"));
+        assert_eq!(with_asset(Chain::EthereumTestnet, "USDC", usdc).unwrap().assets, built_in, "it need not be said");
+        assert_eq!(of("USDC", usdc, "USDC").unwrap().assets, built_in);
+        let there =
+            "asset USDC (0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238) is there already; assets are added, never changed";
+        assert!(of("USDC", usdc, "USD Coin").unwrap_err().ends_with(there));
     }
 
     #[test]

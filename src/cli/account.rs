@@ -1,21 +1,27 @@
-//! `landfall account add|import|list`.
+//! `landfall account add|import|list|sweep`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use landfall_chain::Chain;
 use serde::Serialize;
 
 use crate::account::{AccountType, NewAccount, parse_csv};
-use crate::cli::{existing, json_line, load, open_or_make};
+use crate::amount::to_decimal;
+use crate::app;
+use crate::cli::{Why, as_operator, existing, json_line, load, open_existing, open_or_make};
 use crate::config::Config;
+use crate::gas::GasCurrency;
 use crate::identity::{IdentityType, NewIdentity};
-use crate::registry::{self, AddAccountsError};
+use crate::random;
+use crate::registry::{self, AddAccountsError, SweepOrder, Swept};
+use crate::request::Made;
 use crate::store::accounts::{self, AccountRow, AddAccountError};
 use crate::store::{Db, identities};
 use crate::time::Clock;
+use crate::transfer::{RequestId, Transfer};
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Account {
@@ -44,6 +50,29 @@ pub(super) enum Account {
         #[arg(long)]
         json: bool,
     },
+    /// Bring what an account's further addresses have to the address that pays: one transfer for each address, which the
+    /// platform pays for and no client sees.
+    Sweep(Sweep),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Sweep {
+    /// The account's id.
+    id: String,
+    /// For example BASE_MAINNET.
+    #[arg(long)]
+    chain: Chain,
+    /// The ticker of the asset on that chain.
+    #[arg(long, value_name = "SYMBOL")]
+    asset: String,
+    /// A UUID: one request empties each address once, however often it comes. A new one where it is missing.
+    #[arg(long, value_name = "UUID")]
+    request_id: Option<RequestId>,
+    /// Show what would be brought together, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    why: Why,
 }
 
 /// An account as `account list --json` shows it.
@@ -77,6 +106,7 @@ impl Account {
             }
             Account::Import { file, create_identities } => import(config, &file, create_identities).await,
             Account::List { json } => list(&existing(config).await?, json).await,
+            Account::Sweep(sweep) => sweep.run(&load(config)?).await,
         }
     }
 }
@@ -138,6 +168,43 @@ fn report_unconfigured(config: &Config, accounts: &[NewAccount]) {
         accounts.iter().flat_map(|account| &account.addresses).map(|(chain, _)| *chain).collect();
     for error in chains.into_iter().filter_map(|chain| config.chain(chain).err()) {
         complain!("landfall: {error}; until then nothing is watched there");
+    }
+}
+
+impl Sweep {
+    async fn run(self, config: &Config) -> anyhow::Result<()> {
+        let Sweep { id, chain, asset, request_id, dry_run, why } = self;
+        let mut network = app::network(chain, config.chain(chain)?)?;
+        config.restrict(std::slice::from_mut(&mut network));
+        let listed = network.assets.iter().find(|listed| listed.symbol == asset);
+        let asset = listed.with_context(|| format!("{chain} lists no asset {asset}"))?.clone();
+        let gas = GasCurrency::of(&network).with_context(|| format!("{chain} has no native currency"))?;
+        let request_id = request_id.unwrap_or_else(|| RequestId::random(random::bytes()));
+        let order = SweepOrder { request_id, account_id: id, chain, chain_ref: network.chain_ref, asset, gas };
+        let db = open_existing(&config.store).await?;
+        let terms = (config.signer.is_some(), dry_run);
+        let swept =
+            as_operator(&why.reason, async |by| anyhow::Ok(registry::sweep(&db, &order, terms, &by.author()?).await?));
+        let Swept { transfers, unknown, is_more } = swept.await?;
+        for (Transfer { id, amount, decimals, source, destination, symbol, .. }, made) in &transfers {
+            let amount = to_decimal(*amount, *decimals);
+            let before = if *made == Made::Before { ", asked for before" } else { "" };
+            say!("transfer {id}: {amount} {symbol} from {source} to {destination}{before}");
+        }
+        if transfers.is_empty() {
+            say!("no further address of account {} has {} on {chain}", order.account_id, order.asset.symbol);
+        }
+        for address in &unknown {
+            complain!("landfall: what {address} has is not known at the moment; sweep again later, as a new request");
+        }
+        if is_more {
+            complain!("landfall: more addresses have something; sweep again, as a new request");
+        }
+        match dry_run {
+            true => complain!("landfall: nothing was changed"),
+            false => say!("request {request_id}"),
+        }
+        Ok(())
     }
 }
 

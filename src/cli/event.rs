@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use tokio::time::sleep;
 
 use crate::cli::{PAGE_ROWS, as_operator, json_line};
+use crate::event::DEPOSIT_EVENT;
 use crate::operator::{DecideError, Operator};
 use crate::random;
 use crate::store::deliveries::AttemptLog;
@@ -48,8 +49,8 @@ pub(super) enum Event {
         #[arg(long)]
         json: bool,
     },
-    /// Send events again, in the order of each deposit and identity, but for statuses that are not sent. Receivers
-    /// deduplicate them as ever.
+    /// Send events again, in the order of each deposit, transfer and identity, but for statuses that are not sent.
+    /// Receivers deduplicate them as ever.
     #[command(
         override_usage = "landfall event replay <ID | --account ID | --from TIME [--to TIME]> [--webhook ID] [OPTIONS] --reason TEXT"
     )]
@@ -91,7 +92,7 @@ pub(super) struct Which {
 struct Line<'a> {
     id: &'a str,
     r#type: &'a str,
-    /// The deposit or the identity.
+    /// The deposit, the transfer or the identity.
     aggregate_id: &'a str,
     /// Empty for an event of an identity.
     account_id: &'a str,
@@ -246,7 +247,10 @@ impl Replay<'_> {
             identities::lock_organization(&mut tx).await?;
         }
         let muted = webhooks::muted(&mut tx).await?;
-        done.left_out = events.iter().filter(|event| muted.iter().any(|status| status.name() == event.status)).count();
+        let is_muted = |event: &&EventRow| {
+            event.r#type == DEPOSIT_EVENT && muted.iter().any(|status| status.name() == event.status)
+        };
+        done.left_out = events.iter().filter(is_muted).count();
         for event in events {
             let deliveries = replay::replay(&mut tx, &event.id, self.webhook, now).await?;
             done.deliveries += deliveries;

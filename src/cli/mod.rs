@@ -14,15 +14,22 @@ mod bar;
 mod catch_up;
 mod chain;
 mod deposit;
+mod doctor;
 mod duration;
 mod event;
+mod gas;
 mod identity;
 mod incident;
 mod key;
 mod past;
+mod policy;
 mod run;
 mod sandbox;
+mod sender;
+mod signer;
+mod sponsor;
 mod status;
+mod transfer;
 mod webhook;
 
 use std::path::{Path, PathBuf};
@@ -68,6 +75,8 @@ enum Verb {
     Migrate,
     /// Say whether all is well: exit 0 healthy, 1 unhealthy, 2 not known.
     Health(status::Health),
+    /// Check what sending needs, by asking it now: exit 0 all is there, 1 something is not, 2 not known.
+    Doctor(doctor::Doctor),
     /// Show where each chain stands.
     Status(status::Show),
     /// The accounts and addresses that are watched.
@@ -88,6 +97,21 @@ enum Verb {
     /// The deposits that were found, and why what was not found is none.
     #[command(subcommand)]
     Deposit(deposit::Deposit),
+    /// The transfers that accounts asked for, and what is known of each.
+    #[command(subcommand)]
+    Transfer(transfer::Transfer),
+    /// Stop the sending of transfers, let it go on, show where it stands.
+    #[command(subcommand)]
+    Sender(sender::Sender),
+    /// The addresses that pay for transactions.
+    #[command(subcommand)]
+    Sponsor(sponsor::Sponsor),
+    /// What sending costs: the credit, the ledger, prices, bills.
+    #[command(subcommand)]
+    Gas(gas::Gas),
+    /// What may be sent: limits of accounts, of identities, and of everybody.
+    #[command(subcommand)]
+    Policy(policy::Policy),
     /// Read past final blocks again for deposits from before an address or asset was there; beside `run`, or without.
     Backfill(past::BackfillArgs),
     /// Read past final blocks again and report where the record differs: exit 0 nowhere, 1 somewhere.
@@ -101,6 +125,9 @@ enum Verb {
     /// What a person must check.
     #[command(subcommand)]
     Incident(incident::Incident),
+    /// The keys of managed addresses and of sponsors.
+    #[command(subcommand)]
+    Signer(signer::Signer),
     /// Print the API's OpenAPI document.
     Openapi,
     /// Show the main job on a private chain, from the first deposit to the signed webhook.
@@ -146,7 +173,7 @@ impl Cli {
         match self.verb {
             // The sandbox uses the terminal itself.
             Verb::Sandbox(_) => "error",
-            Verb::Backfill(_) | Verb::Rescan(_) => "warn",
+            Verb::Backfill(_) | Verb::Rescan(_) | Verb::Doctor(_) => "warn",
             // At info sqlx logs every slow statement and hyper every connection. Connections to NATS are logged by
             // `delivery`.
             _ => "info,sqlx=warn,hyper=warn,async_nats=off",
@@ -163,6 +190,7 @@ impl Cli {
             Verb::Run(run) => return run.run(&load(&config)?, bars).await,
             Verb::Migrate => drop(app::open_once(&load(&config)?.store, Migrate::Always).await?),
             Verb::Health(health) => return health.run(&load(&config)?).await,
+            Verb::Doctor(doctor) => return doctor.run(&load(&config)?).await,
             Verb::Status(show) => show.run(&load(&config)?).await?,
             Verb::Account(account) => account.run(&config).await?,
             Verb::Identity(identity) => identity.run(&config).await?,
@@ -172,6 +200,11 @@ impl Cli {
             }
             Verb::Event(event) => return event.run(&existing(&config).await?).await,
             Verb::Deposit(deposit) => return deposit.run(&config).await,
+            Verb::Transfer(transfer) => return transfer.run(&existing(&config).await?).await,
+            Verb::Sender(sender) => sender.run(&config).await?,
+            Verb::Sponsor(sponsor) => sponsor.run(&config).await?,
+            Verb::Gas(gas) => gas.run(&config).await?,
+            Verb::Policy(policy) => return policy.run(&config).await,
             Verb::Backfill(backfill) => return backfill.run(&config).await,
             Verb::Rescan(rescan) => return rescan.run(&config).await,
             Verb::Chain(chain) => {
@@ -180,6 +213,7 @@ impl Cli {
             }
             Verb::Audit(audit) => audit.run(&config).await?,
             Verb::Incident(incident) => incident.run(&existing(&config).await?).await?,
+            Verb::Signer(signer) => signer.run(&config).await?,
             Verb::Openapi => out::write(format_args!("{}", crate::api::openapi_json())),
             Verb::Sandbox(sandbox) => return sandbox.run().await,
         }

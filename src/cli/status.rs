@@ -7,7 +7,10 @@ use clap::Args;
 
 use crate::cli::{duration, json_line, open_existing};
 use crate::config::Config;
-use crate::health::{ChainReport, EndpointReport, OverrideReport, SinkReport, Status, WebhookReport};
+use crate::health::{
+    ChainReport, EndpointReport, GasReport, OverrideReport, SenderReport, SignerReport, SinkReport, SponsorReport,
+    Status, WebhookReport,
+};
 use crate::time::Clock;
 
 #[derive(Args, Debug)]
@@ -45,6 +48,7 @@ impl Show {
             }
             chain.assets.iter().for_each(|asset| say!("  {asset}"));
             chain.nobodys.iter().for_each(|nobodys| say!("  {nobodys}"));
+            sending(chain).iter().for_each(|line| say!("  {line}"));
             for alarm in &chain.alarms {
                 say!("  alarm: {alarm}");
             }
@@ -140,4 +144,32 @@ fn traces(chain: &ChainReport) -> Vec<String> {
     let said = [&chain.traces_reason, &chain.traces_alarm].into_iter().filter(|text| !text.is_empty()).cloned();
     let said = reported_by.into_iter().chain(said).chain(put_off).map(|text| format!("traces: {text}"));
     traced.into_iter().chain(said).collect()
+}
+
+/// Who sends its transfers, what is under way, and who pays for it; nothing where nobody sends.
+fn sending(chain: &ChainReport) -> Vec<String> {
+    let Some(SenderReport { state, halted, waiting, in_flight, expiring, oldest_secs, sponsors, .. }) = &chain.sender
+    else {
+        return Vec::new();
+    };
+    let halted = halted.as_ref().map_or(String::new(), |halted| format!(" since {halted}"));
+    let age = oldest_secs.map_or(String::new(), |secs| format!(", the oldest {secs} s old"));
+    let mut lines =
+        vec![format!("sender {state}{halted}: {waiting} wait, {in_flight} in flight, {expiring} expiring{age}")];
+    for SponsorReport { number, address, state, poor_secs } in sponsors {
+        let address = address.as_ref().map_or(String::new(), |address| format!(" {address}"));
+        let poor = poor_secs.map_or(String::new(), |secs| format!(", owns too little for {secs} s"));
+        lines.push(format!("sponsor {number}{address} {state}{poor}"));
+    }
+    if let Some(SignerReport { state, away_secs: Some(secs), reason }) = &chain.signer {
+        lines.push(format!("signer {state} for {secs} s: {reason}"));
+    }
+    if let Some(GasReport { symbol, usd, price_secs, unpriced, .. }) = &chain.gas {
+        let price = usd
+            .as_ref()
+            .zip(*price_secs)
+            .map_or("no price".to_owned(), |(usd, secs)| format!("{usd} USD, set {secs} s ago"));
+        lines.push(format!("gas in {symbol}: {price}; {unpriced} entries wait for a price"));
+    }
+    lines
 }

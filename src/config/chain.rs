@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use landfall_chain::{Address, BlockHash, Chain, FinalityRule, NativeSource, ReadProof, RuleName, U256, UnknownProof};
+use landfall_chain::{
+    Address, BlockHash, Chain, FinalityRule, NativeSource, ReadProof, RuleName, Sending, U256, UnknownProof,
+};
 use reqwest::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer};
 use url::Url;
@@ -51,6 +53,22 @@ pub struct ChainConfig {
     pub assets: Vec<AssetConfig>,
     /// Tokens that were listed once and are given up for good.
     pub retired: Vec<Address>,
+    /// What differs in how transfers are sent.
+    pub transfers: SendingConfig,
+}
+
+/// What an operator changes in how transfers are sent on a chain; `None`: the network's facts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SendingConfig {
+    /// Symbols of assets that are not accepted any more. What was accepted is sent to its end.
+    pub refuse: Vec<String>,
+    pub in_flight: Option<u64>,
+    /// In base units of the native currency for a unit of gas.
+    pub max_fee: Option<u128>,
+    pub raise_after_blocks: Option<u64>,
+    /// In the major unit of the native currency.
+    pub floor: Option<String>,
+    pub new_accounts_per_day: Option<u32>,
 }
 
 /// An endpoint. Its headers, and parts of the URL, may be secrets.
@@ -82,6 +100,20 @@ pub struct AssetConfig {
     /// The token program of a mint; `None`: either.
     #[serde(default)]
     pub program: Option<ProgramName>,
+    /// The domain of a contract that takes signed authorizations; `None`: it takes none.
+    #[serde(default)]
+    pub erc3009: Option<DomainConfig>,
+    /// Whether it is sent by the network's delegate, which acts for the wallet that pays (EIP-7702).
+    #[serde(default)]
+    pub delegate: bool,
+}
+
+/// What the `DOMAIN_SEPARATOR()` of a contract is made of.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DomainConfig {
+    pub name: String,
+    pub version: String,
 }
 
 /// Whether wrapped SOL is a token like others, or SOL.
@@ -100,6 +132,8 @@ pub enum ProgramName {
     #[serde(rename = "token_2022")]
     Token2022,
 }
+
+const WEI_PER_GWEI: u128 = 1_000_000_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -143,6 +177,25 @@ pub(super) struct ChainSection {
     pub(super) assets: Vec<AssetConfig>,
     #[serde(default)]
     pub(super) retired: Vec<String>,
+    #[serde(default)]
+    pub(super) transfers: SendingSection,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendingSection {
+    #[serde(default)]
+    refuse: Vec<String>,
+    #[serde(default)]
+    pub(super) in_flight: Option<u64>,
+    #[serde(default)]
+    pub(super) max_fee_gwei: Option<u64>,
+    #[serde(default)]
+    pub(super) bump_after_blocks: Option<u64>,
+    #[serde(default)]
+    floor: Option<String>,
+    #[serde(default)]
+    pub(super) new_accounts_per_day: Option<u32>,
 }
 
 /// A URL, or a table with one.
@@ -265,6 +318,37 @@ impl ChainSection {
             balances_per_sec: self.balances_per_sec,
             assets: self.assets,
             retired: retired(chain, at, &self.retired)?,
+            transfers: self.transfers.check(&format!("{at}.transfers"))?,
+        })
+    }
+}
+
+impl SendingSection {
+    fn check(self, at: &str) -> Result<SendingConfig, ConfigError> {
+        let most = Sending::IN_FLIGHT_MAX;
+        if self.in_flight.is_some_and(|count| !(1..=most).contains(&count)) {
+            let what = format!("expected 1 to {most}: more transactions of one address a node need not keep");
+            return Err(key(&format!("{at}.in_flight"), what));
+        }
+        if self.max_fee_gwei == Some(0) {
+            return Err(key(
+                &format!("{at}.max_fee_gwei"),
+                "expected at least 1; leave it out for what the market asks",
+            ));
+        }
+        if self.bump_after_blocks == Some(0) {
+            return Err(key(
+                &format!("{at}.bump_after_blocks"),
+                "expected at least 1: a block must have the time to come",
+            ));
+        }
+        Ok(SendingConfig {
+            refuse: self.refuse,
+            in_flight: self.in_flight,
+            max_fee: self.max_fee_gwei.map(|gwei| u128::from(gwei) * WEI_PER_GWEI),
+            raise_after_blocks: self.bump_after_blocks,
+            floor: self.floor,
+            new_accounts_per_day: self.new_accounts_per_day,
         })
     }
 }

@@ -17,8 +17,8 @@ const BALANCES: &str = "on Solana balances show every movement of SOL; leave it 
 /// The first key of `section` that chains of `family` do not have, and what to do.
 pub(super) fn foreign_key(family: Family, section: &ChainSection) -> Option<(String, &'static str)> {
     match family {
-        Family::Evm => foreign_to_evm(section).or_else(|| program(section)),
-        Family::Solana => foreign_to_solana(section),
+        Family::Evm => foreign_to_evm(section).or_else(|| program(section)).or_else(|| new_accounts(section)),
+        Family::Solana => foreign_to_solana(section).or_else(|| route(section)),
     }
 }
 
@@ -42,13 +42,42 @@ fn foreign_to_evm(section: &ChainSection) -> Option<(String, &'static str)> {
     ])
 }
 
+fn new_accounts(section: &ChainSection) -> Option<(String, &'static str)> {
+    section.transfers.new_accounts_per_day?;
+    let what = "only on Solana does a sponsor pay for accounts of tokens; leave it out";
+    Some(("transfers.new_accounts_per_day".to_owned(), what))
+}
+
 fn program(section: &ChainSection) -> Option<(String, &'static str)> {
     let index = section.assets.iter().position(|asset| asset.program.is_some())?;
     Some((format!("assets[{index}].program"), "only Solana has token programs; leave it out"))
 }
 
+fn route(section: &ChainSection) -> Option<(String, &'static str)> {
+    if let Some(index) = section.assets.iter().position(|asset| asset.delegate) {
+        return Some((format!("assets[{index}].delegate"), "only wallets of EVM chains have delegates; leave it out"));
+    }
+    let index = section.assets.iter().position(|asset| asset.erc3009.is_some())?;
+    Some((format!("assets[{index}].erc3009"), "only contracts of EVM chains take such signatures; leave it out"))
+}
+
 fn foreign_to_solana(section: &ChainSection) -> Option<(String, &'static str)> {
     first([
+        (
+            "transfers.in_flight",
+            section.transfers.in_flight.is_some(),
+            "transactions of Solana have no nonces that wait for each other; leave it out",
+        ),
+        (
+            "transfers.max_fee_gwei",
+            section.transfers.max_fee_gwei.is_some(),
+            "gas is paid for on EVM chains only; leave it out",
+        ),
+        (
+            "transfers.bump_after_blocks",
+            section.transfers.bump_after_blocks.is_some(),
+            "on Solana each attempt offers more than the one before; leave it out",
+        ),
         (
             "proof",
             section.proof.is_some(),
@@ -82,7 +111,7 @@ mod tests {
     use landfall_chain::Chain;
 
     use super::*;
-    use crate::config::{Config, ProgramName, WrappedName};
+    use crate::config::{Config, DomainConfig, ProgramName, WrappedName};
 
     const MINE: &str = "9xQeWvG816bUx9EPjHmaT23yvVM2ZWbrrpZb9PusVFin";
 
@@ -106,6 +135,20 @@ mod tests {
     }
 
     #[test]
+    fn a_domain_of_signed_authorizations_is_read_whole_or_refused() {
+        let read = |domain: &str| {
+            let asset = "[[chains.BASE_MAINNET.assets]]\nsymbol = \"A\"\ncontract = \"x\"\ndecimals = 6";
+            parse("BASE_MAINNET", &format!("{asset}\nerc3009 = {domain}"))
+        };
+        let config = read("{ name = \"A Coin\", version = \"1\" }").unwrap();
+        let domain = DomainConfig { name: "A Coin".to_owned(), version: "1".to_owned() };
+        assert_eq!(config.chains[&Chain::BaseMainnet].assets[0].erc3009, Some(domain));
+        for domain in ["{ name = \"A\" }", "{ name = \"A\", version = \"1\", salt = \"x\" }", "true"] {
+            assert!(read(domain).is_err(), "{domain}");
+        }
+    }
+
+    #[test]
     fn a_genesis_hash_that_is_no_hash_is_refused() {
         let hex = format!("0x{}", "ab".repeat(32));
         for text in ["", "mainnet-beta", &MINE[2..], "0OIl", &hex] {
@@ -119,6 +162,10 @@ mod tests {
         let tier = "[[chains.SOLANA_MAINNET.tiers]]\nasset = \"SOL\"\nup_to = \"7\"\nfinality = \"safe\"";
         let program =
             "[[chains.BASE_MAINNET.assets]]\nsymbol = \"A\"\ncontract = \"0x1\"\ndecimals = 6\nprogram = \"spl_token\"";
+        let erc3009 = "[[chains.SOLANA_MAINNET.assets]]\nsymbol = \"A\"\ncontract = \"x\"\ndecimals = 6\n\
+                       erc3009 = { name = \"A\", version = \"1\" }";
+        let delegate =
+            "[[chains.SOLANA_MAINNET.assets]]\nsymbol = \"A\"\ncontract = \"x\"\ndecimals = 6\ndelegate = true";
         let genesis = format!("genesis = \"{MINE}\"");
         let cases = [
             ("SOLANA_MAINNET", "proof = \"receipts\"", "proof", "compared between two endpoints"),
@@ -128,6 +175,8 @@ mod tests {
             ("SOLANA_MAINNET", "finality = \"finalized\"\nconfirmations = 3", "confirmations", ONE_RULE),
             ("SOLANA_MAINNET", "l1_blocks = 3", "l1_blocks", ONE_RULE),
             ("SOLANA_MAINNET", tier, "tiers", ONE_RULE),
+            ("SOLANA_MAINNET", delegate, "assets[0].delegate", "only wallets of EVM chains have delegates"),
+            ("SOLANA_MAINNET", erc3009, "assets[0].erc3009", "only contracts of EVM chains take such signatures"),
             ("BASE_MAINNET", &genesis, "genesis", "an EVM chain has its chain id, which is built in; leave it out"),
             ("BASE_MAINNET", "max_transaction_version = 1", "max_transaction_version", "leave it out"),
             ("BASE_MAINNET", "wrapped = \"token\"", "wrapped", "add its contract to assets"),

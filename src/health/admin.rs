@@ -1,4 +1,4 @@
-//! The admin listener: `/livez`, `/readyz`, `/status`. For programs on this machine: it asks for no key, so it listens
+//! The admin listener: `/livez`, `/readyz`, `/status`, `/metrics`. For programs on this machine: it asks for no key, so it listens
 //! on loopback by default.
 //!
 //! `/livez` reports that the workers' loops run, and asks neither store nor node: while a store is down, a supervisor
@@ -7,18 +7,23 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use landfall_chain::Chain;
 
-use crate::health::{HEARTBEAT_MAX, Status};
+use crate::health::{HEARTBEAT_MAX, Status, metrics};
 use crate::hosts;
 use crate::store::Db;
 use crate::time::{Clock, Pulse};
+
+/// How far something may be behind before it is counted as a complaint: as `landfall health` has it.
+const LAG_MAX: Duration = Duration::from_secs(60);
 
 /// What can be asked once the store is open: the store, the workers' pulses, and the chains that are followed.
 #[derive(Debug)]
@@ -41,6 +46,7 @@ pub fn router(started: Arc<OnceLock<Started>>, clock: Clock, host: Option<String
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/status", get(status))
+        .route("/metrics", get(metrics))
         .with_state(Admin { started, clock });
     hosts::only(routes, host.into_iter().collect(), "admin.host")
 }
@@ -66,6 +72,18 @@ async fn status(State(admin): State<Admin>) -> Response {
     let Some(started) = admin.started.get() else { return not_open() };
     match Status::read(&started.db, admin.clock.now()).await {
         Ok(status) => Json(status.of_configured(&started.chains)).into_response(),
+        Err(error) => unavailable(error),
+    }
+}
+
+async fn metrics(State(admin): State<Admin>) -> Response {
+    let Some(started) = admin.started.get() else { return not_open() };
+    match Status::read(&started.db, admin.clock.now()).await {
+        Ok(status) => {
+            let complaints = status.complaints(&started.chains, LAG_MAX).len();
+            let text = metrics::rendered(&status.of_configured(&started.chains), complaints);
+            ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+        }
         Err(error) => unavailable(error),
     }
 }

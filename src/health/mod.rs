@@ -6,7 +6,10 @@ mod admin;
 mod assets;
 mod balances;
 mod feed;
+mod metrics;
 mod nobodys;
+mod paying;
+mod sender;
 mod sinks;
 mod webhooks;
 
@@ -16,6 +19,7 @@ use std::time::Duration;
 use landfall_chain::Chain;
 use serde::Serialize;
 
+use crate::health::paying::Sending;
 use crate::incident::Incident;
 use crate::overrides::Decision;
 use crate::store::status::{self, ChainStatus, EndpointRow, QueueStatus};
@@ -26,7 +30,10 @@ use crate::time::Timestamp;
 pub use admin::{Started, router};
 pub use assets::AssetReport;
 pub use feed::FeedReport;
+pub use metrics::{COMPLAINTS, METRICS, Metric};
 pub use nobodys::NobodysReport;
+pub use paying::{GasReport, SignerReport};
+pub use sender::{SenderReport, SponsorReport};
 pub use sinks::SinkReport;
 pub use webhooks::{FailureReport, WebhookReport};
 
@@ -88,6 +95,11 @@ pub struct ChainReport {
     pub assets: Vec<AssetReport>,
     /// Watched addresses that became nobody's after they were added, at most 20.
     pub nobodys: Vec<NobodysReport>,
+    /// What of its transfers is under way; null where nothing is, and it has no sponsors.
+    pub sender: Option<SenderReport>,
+    /// What the process that sends last reported of its signer, and of gas; null where `sender` is, or nobody ever sent.
+    pub signer: Option<SignerReport>,
+    pub gas: Option<GasReport>,
     #[serde(skip)]
     silent_secs: u64,
     /// How far ahead of this machine's clock the watcher's last report is.
@@ -141,9 +153,12 @@ impl Status {
             let of_chain = assets.iter().filter(|asset| asset.chain == chain.chain).map(AssetReport::of).collect();
             let unreported = balances::alarms(&mut reader, chain.chain, now).await?;
             let nobodys = NobodysReport::read(&mut reader, chain.chain).await?;
+            let sending = Sending::read(&mut reader, chain.chain, now).await?;
             let mut report =
                 ChainReport { assets: of_chain, nobodys, ..ChainReport::of(chain, &incidents, decisions, now) };
             report.alarms.extend(unreported);
+            report.alarms.extend(sending.alarms());
+            (report.sender, report.signer, report.gas) = (sending.sender, sending.signer, sending.gas);
             chains.push(match traces {
                 Some(traces) => report.traced(traces, now),
                 None => report.doubted(&doubts),
@@ -231,6 +246,9 @@ impl ChainReport {
             overrides: decisions.into_iter().filter(in_force).map(OverrideReport::from).collect(),
             assets: Vec::new(),
             nobodys: Vec::new(),
+            sender: None,
+            signer: None,
+            gas: None,
             silent_secs: now.since(status.heartbeat_at).as_secs(),
             ahead_secs: status.heartbeat_at.max(status.caught_up_at).since(now).as_secs(),
         }

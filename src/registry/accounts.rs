@@ -5,10 +5,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use landfall_chain::{Chain, Signer};
+
 use crate::account::NewAccount;
 use crate::identity::DEFAULT_IDENTITY;
 use crate::overrides::Author;
-use crate::registry::{AddAccountsError, ReplayError, record};
+use crate::registry::wallets::derive;
+use crate::registry::{AddAccountsError, DeriveError, DerivedAddresses, ReplayError, record};
 use crate::request::{Made, Request};
 use crate::store::accounts::{self, AddAccountError, WatchLists};
 use crate::store::requests::{self, Known};
@@ -25,13 +28,41 @@ const PART_ADDRESSES_MAX: usize = 500;
 pub enum OpenAccountError {
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Derive(#[from] DeriveError),
     /// It contradicts the record.
     #[error(transparent)]
     Refused(AddAccountError),
 }
 
+/// The addresses that the account of a request gets from the signer on these chains. None if the request is on record:
+/// then it is answered by what it made.
+///
+/// # Errors
+/// See [`OpenAccountError`]: nothing was done.
+pub async fn derive_for_account(
+    db: &Db,
+    signer: Option<&dyn Signer>,
+    request: &Request,
+    account: &NewAccount,
+    chains: &BTreeSet<Chain>,
+) -> Result<DerivedAddresses, OpenAccountError> {
+    if chains.is_empty() {
+        return Ok(DerivedAddresses::default());
+    }
+    let account = NewAccount { id: request.object_id("acc", ORGANIZATION), ..account.clone() };
+    let mut reader = db.read().await?;
+    if requests::is_known(&mut reader, request).await? {
+        return Ok(DerivedAddresses::default());
+    }
+    // What can never be opened is refused as such, also while the signer is away.
+    accounts::check(&mut reader, &account, 0).await?;
+    drop(reader);
+    Ok(derive(signer, &account.id, "", chains).await?)
+}
+
 /// Opens the account that a request asks for, once, with an entry in the audit. Returns its id, which follows from the
-/// request and not from `account`.
+/// request and not from `account`. Its addresses are those that `account` has and those that were derived for it.
 ///
 /// # Errors
 /// See [`OpenAccountError`]: nothing was changed then, and the request may be repeated.
@@ -39,11 +70,13 @@ pub async fn open_account(
     db: &Db,
     request: &Request,
     account: &NewAccount,
+    derived: &DerivedAddresses,
     by: &Author<'_>,
 ) -> Result<(String, Made), OpenAccountError> {
     let now = by.now;
     let id = request.object_id("acc", ORGANIZATION);
-    let chains: BTreeSet<_> = account.addresses.iter().map(|(chain, _)| *chain).collect();
+    let addresses: BTreeSet<_> = account.addresses.iter().copied().chain(derived.addresses()).collect();
+    let chains = addresses.iter().map(|(chain, _)| *chain).collect();
     let mut tx = db.begin().await?;
     // Before any other lock: a second request with this id waits here for the end of the first, and holds nothing
     // meanwhile.
@@ -55,8 +88,9 @@ pub async fn open_account(
     let identity = account.identity_id.as_deref().unwrap_or(DEFAULT_IDENTITY);
     record(&mut tx, by, "open_account", &format!("{id} of {identity}")).await?;
     let mut lists = WatchLists::lock(&mut tx, &chains).await?;
-    let account = NewAccount { id: id.clone(), ..account.clone() };
+    let account = NewAccount { id: id.clone(), addresses, ..account.clone() };
     lists.open(&mut tx, &account, &request.id, now).await?;
+    derived.add(&mut tx, now).await?;
     lists.publish(&mut tx).await?;
     tx.commit().await?;
     Ok((id, Made::Now))

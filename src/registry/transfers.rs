@@ -3,15 +3,22 @@
 //! One transaction claims the request, reserves the money and records the transfer. A refusal records nothing: the same
 //! request may come again as if it were new. Nothing is signed here.
 
-use landfall_chain::{Address, Chain, U256};
+use landfall_chain::{Address, Chain, Effect, Route, U256};
 
 use crate::account::AccountStatus;
 use crate::balance::{AHEAD_MAX, Held, UNREAD_MAX};
+use crate::gas::{OverCredit, Usd};
+use crate::policy::Exceeded;
+use crate::registry::{gas, limits};
 use crate::request::Made;
+use crate::store::marks::Seen;
 use crate::store::requests::{self, Known};
-use crate::store::{Db, ORGANIZATION, StoreError, Tx, account_pages, accounts, balances, status, transfers, wallets};
+use crate::store::{
+    Db, ORGANIZATION, StoreError, Tx, account_pages, accounts, balances, halts, marks, sponsors, status, transfers,
+    wallets,
+};
 use crate::time::Timestamp;
-use crate::transfer::{Order, State, Transfer, TransferId, TransferStatus, WINDOW};
+use crate::transfer::{Order, State, Transfer, TransferId, TransferKind, TransferStatus, WINDOW};
 
 /// Why no transfer was accepted.
 #[derive(Debug, thiserror::Error)]
@@ -26,16 +33,31 @@ pub enum AcceptError {
     NoAccount(String),
     #[error("it is the address that pays")]
     ToItself,
+    /// The destination pays for transactions of ours.
+    #[error("it is an address that pays for transactions here")]
+    ToSponsor,
     #[error("account {id} is {status:?}")]
     NotActive { id: String, status: AccountStatus },
+    /// This version has no way to send the asset while somebody else pays for the transaction.
+    #[error("{symbol} cannot be sent on {chain}")]
+    NotSendable { chain: Chain, symbol: String },
     /// The account has no address on this chain, or one that was imported.
     #[error("account {id} has no address on {chain} whose key is held here")]
     NotManaged { id: String, chain: Chain },
     #[error("{available} base units are available, and {amount} are to be paid")]
     Insufficient { amount: U256, available: U256 },
+    /// An operator's policy leaves too little room for it.
+    #[error(transparent)]
+    OverLimit(#[from] Exceeded),
+    /// The gas credit is used up or held, and nothing is to be billed beyond it. `needed` is `None` without a price.
+    #[error("{remaining} USD are left of the gas credit")]
+    CreditExhausted { needed: Option<Usd>, remaining: Usd },
     /// What the paying address holds is not known at the moment.
     #[error("what the account has on {0} is not known")]
     BalanceUnknown(Chain),
+    /// A person has stopped the sending.
+    #[error("the sending of transfers on {0} is stopped by an operator")]
+    Halted(Chain),
     /// There is no signer.
     #[error("no signer is configured")]
     NotConfigured,
@@ -43,16 +65,33 @@ pub enum AcceptError {
     Store(#[from] StoreError),
 }
 
-/// Accepts the transfer that a request asks for, once. `can_sign`: a signer is configured.
+/// On which terms transfers are accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// A signer is configured.
+    pub can_sign: bool,
+    /// What happens to a transfer that the gas credit does not cover.
+    pub over_credit: OverCredit,
+}
+
+/// The usual terms, with a signer or without.
+impl From<bool> for Terms {
+    fn from(can_sign: bool) -> Self {
+        Terms { can_sign, over_credit: OverCredit::default() }
+    }
+}
+
+/// Accepts the transfer that a request asks for, once.
 ///
 /// # Errors
 /// See [`AcceptError`]: nothing was changed then, and the request may come again.
 pub async fn accept_transfer(
     db: &Db,
     order: &Order,
-    can_sign: bool,
+    terms: impl Into<Terms>,
     now: Timestamp,
 ) -> Result<(Transfer, Made), AcceptError> {
+    let terms: Terms = terms.into();
     let mut tx = db.begin().await?;
     let id = TransferId::of(ORGANIZATION, order.request_id);
     // Before any other lock: who comes second waits here for the first one's end.
@@ -61,8 +100,9 @@ pub async fn accept_transfer(
         Known::Same { .. } => return accepted_before(&mut tx, id).await.map(|transfer| (transfer, Made::Before)),
         Known::Other { object_id } => return Err(AcceptError::Mismatch { transfer: object_id.parse().ok() }),
     }
-    let transfer = allow(&mut tx, id, order, can_sign, now).await?;
+    let (transfer, is_paid) = allow(&mut tx, id, order, terms, now).await?;
     transfers::insert(&mut tx, &transfer).await?;
+    gas::hold(&mut tx, &transfer, order, Some(terms.over_credit).filter(|_| !is_paid), now).await?;
     tx.commit().await?;
     Ok((transfer, Made::Now))
 }
@@ -75,25 +115,39 @@ async fn accepted_before(tx: &mut Tx, id: TransferId) -> Result<Transfer, Accept
     if status.is_terminal() { Err(AcceptError::Duplicate { transfer: id, status }) } else { Ok(transfer) }
 }
 
-/// The transfer, if nothing on record speaks against it. Holds the lock of the paying address afterwards, so that two
-/// requests cannot spend the same money.
+/// The transfer, if nothing on record speaks against it, and whether blocks show already that it paid. Holds the lock of
+/// the paying address afterwards, so that two requests cannot spend the same money.
 async fn allow(
     tx: &mut Tx,
     id: TransferId,
     order: &Order,
-    can_sign: bool,
+    Terms { can_sign, over_credit }: Terms,
     now: Timestamp,
-) -> Result<Transfer, AcceptError> {
-    let Order { request_id, account_id, chain, asset, amount, destination } = order;
+) -> Result<(Transfer, bool), AcceptError> {
+    let Order { request_id: _, account_id, chain, chain_ref, asset, amount, destination, gas: _ } = order;
     let account = account_pages::identity(tx, account_id).await?;
     let (identity_id, _) = account.ok_or_else(|| AcceptError::NoAccount(account_id.clone()))?;
     let source = wallets::lock_paying(tx, account_id, chain.family()).await?;
     if source == Some(*destination) {
         return Err(AcceptError::ToItself);
     }
+    if sponsors::is_one(tx, *chain, destination).await? {
+        return Err(AcceptError::ToSponsor);
+    }
     // Locked, so that no account is frozen, and announced as such, before it is seen here.
     let status = AccountStatus::of(accounts::lock_status(tx, &identity_id).await?);
-    if status != AccountStatus::Active {
+    // A store that was set back may know nothing of a transfer that blocks show. It is recorded again, whatever the account
+    // has now. Under its id nothing else can be asked for, not even another asset.
+    let shown = match &source {
+        Some(source) => marks::of_intent(tx, *chain, source, &id.intent_key(chain_ref, source)).await?,
+        None => Vec::new(),
+    };
+    let is_paid = match shows(order, &shown) {
+        Some(false) => return Err(AcceptError::Mismatch { transfer: Some(id) }),
+        Some(true) => true,
+        None => false,
+    };
+    if status != AccountStatus::Active && !is_paid {
         return Err(AcceptError::NotActive { id: account_id.clone(), status });
     }
     let unmanaged = || AcceptError::NotManaged { id: account_id.clone(), chain: *chain };
@@ -102,7 +156,16 @@ async fn allow(
     if accounts::owner(tx, *chain, &source).await?.as_ref() != Some(account_id) {
         return Err(unmanaged());
     }
+    let unsendable = || AcceptError::NotSendable { chain: *chain, symbol: asset.symbol.clone() };
+    let route = asset.route.as_ref().ok_or_else(unsendable)?;
+    if !is_paid && let Some(exceeded) = limits::exceeded(tx, order, &identity_id, now).await? {
+        return Err(exceeded.into());
+    }
+    if !is_paid && over_credit == OverCredit::Refuse {
+        gas::check(tx, order, route.name(), now).await?;
+    }
     match available(tx, order, &source, now).await? {
+        _ if is_paid && can_sign => {}
         Some(available) if available < *amount => {
             return Err(AcceptError::Insufficient { amount: *amount, available });
         }
@@ -110,28 +173,69 @@ async fn allow(
         None if can_sign => return Err(AcceptError::BalanceUnknown(*chain)),
         Some(_) | None => return Err(AcceptError::NotConfigured),
     }
-    Ok(Transfer {
-        id,
-        request_id: *request_id,
-        account_id: account_id.clone(),
-        identity_id,
-        chain: *chain,
-        asset: asset.id,
-        symbol: asset.symbol.clone(),
-        decimals: asset.decimals,
-        amount: *amount,
-        source,
-        destination: *destination,
-        destination_account_id: accounts::owner(tx, *chain, destination).await?,
-        state: State::Accepted,
-        reason: None,
-        tx: None,
-        created_at: now,
-        updated_at: now,
-        submitted_at: None,
-        confirmed_at: None,
-        deadline: now.plus(WINDOW),
-    })
+    if !is_paid && halts::is_halted(tx, *chain).await? {
+        return Err(AcceptError::Halted(*chain));
+    }
+    let destination_account_id = accounts::owner(tx, *chain, destination).await?;
+    let (kind, source) = (TransferKind::Payment, (source, String::new()));
+    let accepted = Accepted { id, kind, order, identity_id, source, route, destination_account_id };
+    Ok((accepted.transfer(now), is_paid))
+}
+
+/// What is known of a transfer when it is accepted.
+pub(super) struct Accepted<'o> {
+    pub(super) id: TransferId,
+    pub(super) kind: TransferKind,
+    pub(super) order: &'o Order,
+    pub(super) identity_id: String,
+    /// The wallet that pays, and its tag.
+    pub(super) source: (Address, String),
+    pub(super) route: &'o Route,
+    pub(super) destination_account_id: Option<String>,
+}
+
+impl Accepted<'_> {
+    pub(super) fn transfer(self, now: Timestamp) -> Transfer {
+        let Accepted { id, kind, order, identity_id, source: (source, source_tag), .. } = self;
+        Transfer {
+            id,
+            kind,
+            request_id: order.request_id,
+            account_id: order.account_id.clone(),
+            identity_id,
+            chain: order.chain,
+            asset: order.asset.id,
+            symbol: order.asset.symbol.clone(),
+            decimals: order.asset.decimals,
+            amount: order.amount,
+            source,
+            source_tag,
+            destination: order.destination,
+            destination_account_id: self.destination_account_id,
+            state: State::Accepted,
+            reason: None,
+            tx: None,
+            created_at: now,
+            updated_at: now,
+            submitted_at: None,
+            confirmed_at: None,
+            deadline: now.plus(WINDOW),
+            route: self.route.to_string(),
+            intent_key: id.intent_key(&order.chain_ref, &source),
+            cancelled_at: None,
+            obstacle: None,
+            version: 0,
+            network_fee: None,
+        }
+    }
+}
+
+/// Whether what canonical blocks show of the intent is what was asked for; `None` where they show nothing of it.
+fn shows(order: &Order, shown: &[(Seen, bool)]) -> Option<bool> {
+    let paid = Effect::Paid { destination: order.destination, amount: order.amount };
+    let mut canonical = shown.iter().filter(|(_, canonical)| *canonical).map(|(seen, _)| seen).peekable();
+    canonical.peek()?;
+    Some(canonical.any(|seen| seen.asset == order.asset.id && seen.effect == paid))
 }
 
 /// What may be spent of the asset at the paying address; `None` while that is not known.
@@ -145,4 +249,43 @@ async fn available(tx: &mut Tx, order: &Order, source: &Address, now: Timestamp)
     let known = known.iter().find(|known| known.chain == order.chain && known.address == *source);
     let held = known.and_then(|known| known.held.iter().find(|held| held.asset == order.asset.id));
     Ok(held.and_then(Held::available))
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_chain::{Asset, AssetId, BlockHash, BlockRef, TxId};
+
+    use super::*;
+    use crate::gas::GasCurrency;
+
+    const TOKEN: AssetId = AssetId::Token(Address::Evm([7; 20]));
+
+    #[test]
+    fn only_the_very_payment_in_a_canonical_block_is_the_one_that_was_asked_for() {
+        let (destination, amount) = (Address::Evm([1; 20]), U256::from(5));
+        let asset = Asset { id: TOKEN, symbol: "USDC".to_owned(), decimals: 6, from_block: 0, route: None };
+        let order = Order {
+            request_id: "00000000-0000-4000-8000-000000000001".parse().unwrap(),
+            account_id: "alice".to_owned(),
+            chain: Chain::BaseSepolia,
+            chain_ref: "eip155:84532".to_owned(),
+            asset,
+            amount,
+            destination,
+            gas: GasCurrency { symbol: "ETH".to_owned(), decimals: 18, first_cost: U256::ONE },
+        };
+        let block = BlockRef { number: 1, hash: BlockHash([1; 32]) };
+        let seen = |asset, effect| Seen { tx: TxId::Evm([2; 32]), asset, effect, block, is_alone: false };
+        let paid = Effect::Paid { destination, amount };
+        let other = AssetId::Token(Address::Evm([8; 20]));
+        assert_eq!(shows(&order, &[]), None);
+        assert_eq!(shows(&order, &[(seen(TOKEN, paid), false)]), None, "a reorg took it back");
+        assert_eq!(shows(&order, &[(seen(TOKEN, paid), true)]), Some(true));
+        let more = Effect::Paid { destination, amount: U256::from(6) };
+        for effect in
+            [seen(other, paid), seen(TOKEN, more), seen(TOKEN, Effect::Nothing), seen(TOKEN, Effect::Cancelled)]
+        {
+            assert_eq!(shows(&order, &[(effect, true)]), Some(false), "{effect:?}");
+        }
+    }
 }

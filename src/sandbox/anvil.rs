@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Family, Network, TxId, U256};
+use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Family, Network, Route, TxId, U256};
 use serde_json::{Value, json};
 
 use crate::sandbox::node::{Launch, Node, NodeError};
@@ -106,7 +106,8 @@ impl Anvil {
         accounts.map(|account| self.node.read(method, account, |text| Address::parse(Family::Evm, text).ok())).collect()
     }
 
-    /// Deploys each token that `network` lists; a token without a contract would be an incident.
+    /// Deploys each token that `network` lists, with the name that its signatures are made for; a token without a
+    /// contract would be an incident.
     ///
     /// # Errors
     /// As [`Anvil::rpc`].
@@ -114,6 +115,10 @@ impl Anvil {
         for asset in &network.assets {
             if let AssetId::Token(contract) = &asset.id {
                 self.set_code(contract, &token::runtime_code()).await?;
+                if let Some(Route::Erc3009 { name, .. }) = &asset.route {
+                    let slot = json!([contract.to_string(), token::NAME_SLOT, token::name_word(name)]);
+                    self.rpc("anvil_setStorageAt", slot).await?;
+                }
             }
         }
         Ok(())
@@ -156,6 +161,50 @@ impl Anvil {
             self.rpc("evm_mine", json!([])).await?;
         }
         Ok(())
+    }
+
+    /// Its clock, which its blocks' times come from, goes so far ahead.
+    ///
+    /// # Errors
+    /// As [`Anvil::rpc`].
+    pub async fn put_forward(&self, secs: u64) -> Result<(), NodeError> {
+        self.rpc("evm_increaseTime", json!([secs])).await.map(drop)
+    }
+
+    /// How many transactions wait in its pool.
+    ///
+    /// # Errors
+    /// As [`Anvil::rpc`].
+    pub async fn pooled(&self) -> Result<U256, NodeError> {
+        let method = "txpool_status";
+        self.node.read(method, &self.rpc(method, json!([])).await?["pending"], quantity)
+    }
+
+    /// The time of a block, in seconds since 1970.
+    ///
+    /// # Errors
+    /// As [`Anvil::rpc`], and when there is none.
+    pub async fn time_of(&self, block: &BlockRef) -> Result<U256, NodeError> {
+        let method = "eth_getBlockByHash";
+        let shown = self.rpc(method, json!([format!("0x{}", hex::encode(block.hash.0)), false])).await?;
+        self.node.read(method, &shown["timestamp"], quantity)
+    }
+
+    /// Whether `owner`'s one-time key is used at `token`, at this block.
+    ///
+    /// # Errors
+    /// As [`Anvil::rpc`], and when there is no token.
+    pub async fn is_used(
+        &self,
+        token: &Address,
+        owner: &Address,
+        key: &[u8; 24],
+        at: &BlockRef,
+    ) -> Result<bool, NodeError> {
+        let method = "eth_call";
+        let call = json!({ "to": token.to_string(), "data": token::authorization_state(owner, key) });
+        let at = format!("{:#x}", at.number);
+        Ok(!self.node.read(method, &self.rpc(method, json!([call, at])).await?, quantity)?.is_zero())
     }
 
     /// From now on a block comes every `secs` seconds by itself.

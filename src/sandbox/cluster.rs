@@ -25,15 +25,18 @@ pub(super) struct Pay {
 pub(super) enum Who {
     Alice,
     Bob,
+    Carol,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Cluster<'h> {
     pub(super) node: &'h Surfpool,
-    pub(super) alice: Person,
-    pub(super) bob: Person,
-    native: Asset,
-    usdc: Asset,
+    pub(super) alice: Person<'h>,
+    pub(super) bob: Person<'h>,
+    /// Who sends what she has here.
+    pub(super) carol: Person<'h>,
+    pub(super) native: Asset,
+    pub(super) usdc: Asset,
     mint: Address,
 }
 
@@ -44,10 +47,14 @@ pub(super) async fn prepare(node: &Surfpool, network: &Network) -> anyhow::Resul
 }
 
 impl<'h> Cluster<'h> {
-    pub(super) fn of(node: &'h Surfpool, network: &Network, [alice, bob]: [Person; 2]) -> anyhow::Result<Self> {
+    pub(super) fn of(
+        node: &'h Surfpool,
+        network: &Network,
+        [alice, bob, carol]: [Person<'h>; 3],
+    ) -> anyhow::Result<Self> {
         let (usdc, mint) = usdc_of(network)?;
         let native = network.asset(&AssetId::Native).context("the network has no native currency")?.clone();
-        Ok(Cluster { node, alice, bob, native, usdc: usdc.clone(), mint })
+        Ok(Cluster { node, alice, bob, carol, native, usdc: usdc.clone(), mint })
     }
 
     /// Pays; returns a description and the transaction's signature.
@@ -55,22 +62,23 @@ impl<'h> Cluster<'h> {
         let to = match payment.to {
             Who::Alice => self.alice,
             Who::Bob => self.bob,
+            Who::Carol => self.carol,
         };
         let (asset, mint) = if payment.is_native { (&self.native, None) } else { (&self.usdc, Some(&self.mint)) };
         let tx = self.node.pay(&to.address, from_decimal(payment.amount, asset.decimals)?, mint).await?;
-        Ok((format!("{} {} to {}", payment.amount, asset.symbol, to.account_id), tx))
+        Ok((format!("{} {} to {}", payment.amount, asset.symbol, to.name), tx))
     }
 
     /// What the cluster reports of a person's holdings.
     pub(super) async fn holdings(&self) -> anyhow::Result<Vec<Holding>> {
         let mut holdings = Vec::new();
-        for Person { account_id, address } in [self.alice, self.bob] {
+        for Person { name, address, .. } in [self.alice, self.bob, self.carol] {
             let balances = [
                 (&self.native, self.node.balance(&address).await?),
                 (&self.usdc, self.node.balance_of(&self.mint, &address).await?),
             ];
             for (Asset { symbol, decimals, .. }, balance) in balances {
-                holdings.push(Holding { account_id, address, symbol: symbol.clone(), decimals: *decimals, balance });
+                holdings.push(Holding { name, address, symbol: symbol.clone(), decimals: *decimals, balance });
             }
         }
         Ok(holdings)

@@ -1,4 +1,4 @@
-//! The sandbox's folder: configuration, store and the node's log. Removed at the end unless it is to be kept.
+//! The sandbox's folder: configuration, store, keystore and the nodes' logs. Removed at the end unless it is to be kept.
 
 use std::fs::DirBuilder;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -10,6 +10,7 @@ use landfall_chain::Chain;
 
 use crate::config::Config;
 use crate::random;
+use crate::sandbox::keys;
 
 /// Often enough for people to follow, and for a block every few hundred milliseconds.
 const POLL_MS: u64 = 200;
@@ -61,7 +62,10 @@ impl Folder {
             "# Written by `landfall sandbox`; chain, accounts and money are for play.\n\
              [store]\nurl = {store}\n\n\
              [api]\nlisten = \"{api}\"\nenvironment = \"test\"\n\n\
-             [admin]\nlisten = \"{admin}\"\n"
+             [admin]\nlisten = \"{admin}\"\n\n\
+             [transfers]\nsigner = \"keystore:{}\"\npassphrase_file = \"{}\"\n",
+            keys::KEYSTORE,
+            keys::PASSPHRASE
         );
         for Followed { chain, rpc, genesis } in chains {
             let genesis = genesis.as_ref().map_or(String::new(), |genesis| format!("genesis = \"{genesis}\"\n"));

@@ -3,19 +3,23 @@
 //! Everything goes through the doors that operators and clients use: a configuration file, accounts, a key, a webhook,
 //! HTTP. With `keep`, its folder and its node outlive it; nothing else does. It listens on this machine only.
 //!
-//! [`anvil`] and [`token`] also serve the tests on a real node.
+//! [`anvil`], [`token`] and [`delegate`] also serve the tests on a real node.
 
 pub mod anvil;
 mod books;
 mod client;
 mod cluster;
+pub mod delegate;
 mod folder;
+mod keys;
 mod node;
 mod play;
 mod screen;
+mod sponsors;
 mod stage;
 pub mod surfpool;
 pub mod token;
+mod transfers;
 
 pub use node::NodeError;
 
@@ -40,7 +44,7 @@ use crate::sandbox::client::Api;
 use crate::sandbox::cluster::Cluster;
 use crate::sandbox::folder::{Folder, Followed};
 use crate::sandbox::screen::Screen;
-use crate::sandbox::stage::{House, Show, Stage};
+use crate::sandbox::stage::{House, Person, Show, Stage};
 use crate::sandbox::surfpool::{Surfpool, SurfpoolOptions};
 use crate::time::Clock;
 
@@ -130,6 +134,7 @@ async fn with_nodes(
     asked: Pin<&mut impl Future<Output = ()>>,
 ) -> anyhow::Result<Books> {
     let Nodes { anvil, surfpool } = nodes;
+    keys::make(folder.path(), u64::try_from(clock.now().0 / 1_000_000)?)?;
     let config = folder.configure(&nodes.followed().await?)?;
     let network = app::network(CHAIN, config.chains.get(&CHAIN).context("the chain is configured")?)?;
     let payer = stage::prepare(anvil, &network).await?;
@@ -147,15 +152,19 @@ async fn with_nodes(
     let added = registry::add_webhook(&db, Some(&Resolver::system()), &webhook, &random::bytes(), &by).await?;
     receiver.set_key(&added.signing_key);
     let api = Api {
-        url: format!("http://{}/v2/crypto/deposits", app.api_address()),
+        url: format!("http://{}", app.api_address()),
         key: registry::create_key(&db, config.environment, ("sandbox", &Scope::Admin.into()), &random::bytes(), &by)
             .await?,
         client: node::client()?,
     };
-    let house = House { anvil, surfpool: surfpool.as_ref(), receiver: &receiver, db: &db, api: &api };
+    let derived = stage::open(&db, &api).await?;
+    let house =
+        House { anvil, surfpool: surfpool.as_ref(), receiver: &receiver, db: &db, api: &api, derived: &derived };
     let show = Show { screen, once: options.once };
     let mut stage = Stage::set(house, &network, solana.as_ref(), payer, show).await?;
-    say_who_is_there(&stage, [Some(&network), solana.as_ref()]);
+    let networks: Vec<Network> = [Some(network), solana].into_iter().flatten().collect();
+    stage.set_prices(&networks).await?;
+    say_who_is_there(&stage, &networks);
 
     let stop = CancellationToken::new();
     let running = async {
@@ -202,7 +211,7 @@ async fn give(
     Ok(books)
 }
 
-fn say_who_is_there(stage: &Stage<'_>, networks: [Option<&Network>; 2]) {
+fn say_who_is_there(stage: &Stage<'_>, networks: &[Network]) {
     let screen = stage.screen;
     screen.note(&format!("node      anvil at {} stands in for {CHAIN} (chain id {CHAIN_ID})", stage.house.anvil.url()));
     match &stage.cluster {
@@ -211,12 +220,14 @@ fn say_who_is_there(stage: &Stage<'_>, networks: [Option<&Network>; 2]) {
         }
         None => screen.note("no Solana surfpool does not run here, or is not named in LANDFALL_SURFPOOL"),
     }
-    for Asset { id, symbol, .. } in networks.into_iter().flatten().flat_map(|network| &network.assets) {
+    for Asset { id, symbol, .. } in networks.iter().flat_map(|network| &network.assets) {
         screen.note(&format!("asset     {symbol}, {id}"));
     }
-    let on_solana = stage.cluster.iter().flat_map(|cluster| [cluster.alice, cluster.bob]);
-    for person in [stage.alice, stage.bob].into_iter().chain(on_solana) {
-        screen.note(&format!("account   {} has {}", person.account_id, person.address));
+    for Person { name, account_id, address } in stage.people() {
+        screen.note(&format!("account   {name} ({account_id}) has {address}"));
+    }
+    for sponsor in &stage.sponsored {
+        screen.note(&format!("sponsor   {} pays the gas on {}", sponsor.address, sponsor.chain));
     }
 }
 
@@ -224,6 +235,7 @@ fn say_books(books: &Books, screen: Screen) {
     for fault in &books.faults {
         screen.note(&format!("amiss     {fault}"));
     }
+    screen.note(&books.of_transfers());
     screen.note(&books.to_string());
 }
 
@@ -231,7 +243,10 @@ fn say_what_to_try(stage: &Stage<'_>) {
     let Stage { house: House { anvil, api, .. }, screen, payer, alice, .. } = stage;
     let (url, key, node, to) = (&api.url, api.key.reveal(), anvil.url(), alice.address);
     screen.note("\nAsk for alice's deposits:");
-    screen.note(&format!("  curl -H \"Authorization: Bearer {key}\" \"{url}?account_id={}\"", alice.account_id));
+    screen.note(&format!(
+        "  curl -H \"Authorization: Bearer {key}\" \"{url}/v2/crypto/deposits?account_id={}\"",
+        alice.account_id
+    ));
     screen.note("Send her 1 ETH more, and see it arrive here:");
     let call = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"eth_sendTransaction","params":[{{"from":"{payer}","to":"{to}","value":"0xde0b6b3a7640000"}}]}}"#

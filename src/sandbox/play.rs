@@ -3,7 +3,10 @@
 //! Each act sends real transactions and waits for the events that they must cause. A wait that does not end names what
 //! it waited for.
 
+use std::time::Duration;
+
 use anyhow::ensure;
+use tokio::time::Instant;
 
 use crate::sandbox::books::Books;
 use crate::sandbox::cluster::{Pay, Who};
@@ -13,12 +16,17 @@ use crate::sandbox::stage::{Mining, Payment, Stage};
 /// How many blocks are mined after the books balance: a deposit that is credited too often may come late.
 const BLOCKS_AFTER: u64 = 3;
 
+/// How often the books are made: each time several pages of the API are asked for, which has a limit.
+const BOOKS_EVERY: Duration = Duration::from_secs(1);
+
 /// The payments on Solana. The second payment of USDC to a person goes to the token account of the first.
-const SOLANA: [Pay; 4] = [
+const SOLANA: [Pay; 6] = [
     Pay { to: Who::Alice, amount: "0.75", is_native: true },
     Pay { to: Who::Alice, amount: "200", is_native: false },
     Pay { to: Who::Alice, amount: "2.5", is_native: false },
     Pay { to: Who::Bob, amount: "0.25", is_native: true },
+    Pay { to: Who::Carol, amount: "1", is_native: true },
+    Pay { to: Who::Carol, amount: "50", is_native: false },
 ];
 
 impl Stage<'_> {
@@ -32,7 +40,10 @@ impl Stage<'_> {
         self.orphaned_and_mined_again(&self.usdc(alice, "20")?).await?;
         self.orphaned_and_replaced(&self.usdc(bob, "30")?, &self.usdc(alice, "31.5")?).await?;
         self.deposits_on_solana().await?;
-        self.settle().await
+        self.transfers().await?;
+        let books = self.settle().await?;
+        self.show_credit().await?;
+        Ok(books)
     }
 
     async fn deposit(&mut self, payment: &Payment) -> anyhow::Result<()> {
@@ -78,12 +89,7 @@ impl Stage<'_> {
     async fn orphan(&mut self, payment: &Payment, nonce: u64) -> anyhow::Result<String> {
         let tx = self.pay(payment, nonce).await?;
         self.until(Mining::Off, &tx, "PENDING", payment.legs).await?;
-        let was = self.house.anvil.block("latest").await?;
-        self.house.anvil.reorg(1).await?;
-        let is = self.until_followed().await?;
-        let (was_hash, is_hash) = (short(&was.hash.to_string()), short(&is.hash.to_string()));
-        let number = was.number;
-        self.screen.reorg(&format!("block {number} was {was_hash}, is {is_hash}; {} is in no block", short(&tx)));
+        self.reorganise(&short(&tx)).await?;
         Ok(tx)
     }
 
@@ -97,7 +103,10 @@ impl Stage<'_> {
             if self.is_late() {
                 return Ok(books);
             }
-            self.pass_a_moment(Mining::On).await?;
+            let asked_at = Instant::now();
+            while asked_at.elapsed() < BOOKS_EVERY {
+                self.pass_a_moment(Mining::On).await?;
+            }
         }
         for _ in 0..BLOCKS_AFTER {
             self.next_block().await?;

@@ -5,6 +5,7 @@ use std::io::Write;
 use landfall_chain::BlockRef;
 use tokio::time::Instant;
 
+use crate::event::DEPOSIT_EVENT;
 use crate::receiver::Received;
 
 const DIM: &str = "\x1b[2m";
@@ -39,17 +40,30 @@ impl Screen {
         self.line(BOLD, "reorg", text);
     }
 
-    pub(super) fn event(self, received: &Received) {
-        let status = received.field("status");
+    /// What is asked for, or shown of a proof.
+    pub(super) fn transfer(self, what: &str, text: &str) {
+        self.line(BOLD, what, text);
+    }
+
+    /// An event; `name` is who has the account.
+    pub(super) fn event(self, received: &Received, name: &str) {
+        let status = stage_or_status(received);
         let colour = match status {
             "CONFIRMED" => GREEN,
-            "FAILED" => RED,
+            "FAILED" | "DROPPED" => RED,
             _ => YELLOW,
         };
-        let [amount, symbol, account, tx, id] =
-            ["amount", "currency_symbol", "account_id", "transaction_hash", "id"].map(|name| received.field(name));
+        let [amount, symbol, tx, id] =
+            ["amount", "currency_symbol", "transaction_hash", "id"].map(|field| received.field(field));
         let (tx, id) = (short(tx), short(id));
-        self.line(colour, status, &format!("{amount} {symbol} to {account} in {tx}, deposit {id}"));
+        let what = match received.r#type.as_str() {
+            DEPOSIT_EVENT => {
+                let from = if received.field("source_type") == "ACCOUNT" { " from an ACCOUNT" } else { "" };
+                format!("{amount} {symbol} to {name}{from} in {tx}, deposit {id}")
+            }
+            _ => format!("{amount} {symbol} of {name}, transfer {id}"),
+        };
+        self.line(colour, status, &what);
     }
 
     /// Something to know, without a time.
@@ -63,6 +77,14 @@ impl Screen {
         let (secs, tenths) = (elapsed.as_secs(), elapsed.subsec_millis() / 100);
         let (on, off) = if self.colours && !colour.is_empty() { (colour, OFF) } else { ("", "") };
         self.note(&format!("{secs:>3}.{tenths} s  {on}{what:<9}  {text}{off}"));
+    }
+}
+
+/// Of a transfer's reconciliation its stage, else the status.
+pub(super) fn stage_or_status(received: &Received) -> &str {
+    match received.field("stage") {
+        "" => received.field("status"),
+        stage => stage,
     }
 }
 

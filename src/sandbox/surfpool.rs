@@ -107,6 +107,16 @@ impl Surfpool {
         lamports.map(U256::from).ok_or_else(|| self.node.fault(method, format!("unexpected answer {answer}")))
     }
 
+    /// What an account of so many bytes must hold at least, in base units.
+    ///
+    /// # Errors
+    /// As [`Surfpool::rpc`].
+    pub async fn rent(&self, bytes: u64) -> Result<U256, NodeError> {
+        let method = "getMinimumBalanceForRentExemption";
+        let answer = self.rpc(method, json!([bytes])).await?;
+        answer.as_u64().map(U256::from).ok_or_else(|| self.node.fault(method, format!("unexpected answer {answer}")))
+    }
+
     /// How much of `mint` `owner` holds, in base units, in all accounts.
     ///
     /// # Errors

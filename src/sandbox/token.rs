@@ -7,6 +7,8 @@ use std::fmt::Write;
 use landfall_chain::{Address, U256};
 use serde_json::Value;
 
+/// Where the token keeps its name; without one it is called "USD Coin".
+pub(super) const NAME_SLOT: &str = "0x0";
 const COMPILED: &str = include_str!("../../nodes/contracts/Token.json");
 
 // The first four bytes of the Keccak-256 of each signature.
@@ -18,11 +20,22 @@ const TRANSFER: &str = "a9059cbb";
 const PAY: &str = "084ce708";
 /// `balanceOf(address)`
 const BALANCE_OF: &str = "70a08231";
+/// `authorizationState(address,bytes32)`
+const AUTHORIZATION_STATE: &str = "e94a0102";
 
 /// The code that makes an address the token.
 pub fn runtime_code() -> String {
     let compiled: Value = serde_json::from_str(COMPILED).expect("the compiler's output is JSON");
     compiled["runtime"].as_str().expect("the compiler's output has the code").to_owned()
+}
+
+/// What stands at [`NAME_SLOT`] for this name of at most 31 bytes: the name, and twice its length.
+pub(super) fn name_word(name: &str) -> String {
+    let mut word = [0; 32];
+    let length = name.len().min(31);
+    word[..length].copy_from_slice(&name.as_bytes()[..length]);
+    word[31] = u8::try_from(2 * length).expect("at most 62");
+    hex::encode_prefixed(word)
 }
 
 /// Makes `amount` base units and gives them to `to`. Anyone may.
@@ -50,6 +63,13 @@ pub fn pay(legs: &[(Address, U256)]) -> String {
 /// The call for the balance of `owner`.
 pub fn balance_of(owner: &Address) -> String {
     call(BALANCE_OF, &[address_word(owner)])
+}
+
+/// The call for whether `owner`'s one-time key, which fills the front of the nonce, is used.
+pub fn authorization_state(owner: &Address, key: &[u8; 24]) -> String {
+    let mut nonce = [0; 32];
+    nonce[..24].copy_from_slice(key);
+    call(AUTHORIZATION_STATE, &[address_word(owner), nonce])
 }
 
 fn call(selector: &str, words: &[[u8; 32]]) -> String {
@@ -86,7 +106,7 @@ mod tests {
     #[test]
     fn every_selector_is_one_that_the_code_knows() {
         let code = runtime_code();
-        for selector in [MINT, TRANSFER, PAY, BALANCE_OF] {
+        for selector in [MINT, TRANSFER, PAY, BALANCE_OF, AUTHORIZATION_STATE] {
             // PUSH4 selector, EQ: how the compiler's dispatcher compares.
             assert!(code.contains(&format!("63{selector}14")), "{selector}");
         }

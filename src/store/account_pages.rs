@@ -4,6 +4,7 @@
 //! several identities merge without a gap. A page is bounded by accounts and by addresses.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use landfall_chain::{Address, Chain};
 use sqlx::FromRow;
@@ -22,12 +23,17 @@ pub struct Account {
     pub request_id: String,
     pub kind: AccountType,
     pub addresses: Vec<(Chain, Address)>,
+    /// Those of them whose keys the signer holds.
+    pub managed: BTreeSet<Address>,
     pub created_at: Timestamp,
     pub identity_id: String,
     pub identity_kind: IdentityType,
     pub identity_status: IdentityStatus,
     pub identity_sub_status: Option<SubStatus>,
 }
+
+/// Each chain and address of an account; with a tag if its key is held.
+type AddressRow = (Chain, Address, Option<String>);
 
 /// Which accounts are asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -57,7 +63,10 @@ statements! {
               ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $4) AS page \
               JOIN identities ON identities.id = page.identity_id \
               ORDER BY page.created_us DESC, page.id" [" COLLATE \"C\""] " DESC";
-    ADDRESSES = "SELECT chain, address FROM watched_addresses WHERE account_id = $1 ORDER BY chain, address";
+    // Both families are named for the index, which begins with it.
+    ADDRESSES = "SELECT w.chain, w.address, wallets.tag FROM watched_addresses AS w \
+                 LEFT JOIN wallets ON wallets.family IN ('evm', 'solana') AND wallets.address = w.address \
+                 AND wallets.account_id = w.account_id WHERE w.account_id = $1 ORDER BY w.chain, w.address";
 }
 
 #[derive(FromRow)]
@@ -133,21 +142,22 @@ async fn newest(
     Ok(found)
 }
 
-async fn addresses(connection: &mut impl Connection, id: &str) -> Result<Vec<(Chain, Address)>, StoreError> {
-    let rows = fetch_all!(connection, (String, Vec<u8>), ADDRESSES, id)?;
-    let read = |(chain, bytes): (String, Vec<u8>)| {
+async fn addresses(connection: &mut impl Connection, id: &str) -> Result<Vec<AddressRow>, StoreError> {
+    let rows = fetch_all!(connection, (String, Vec<u8>, Option<String>), ADDRESSES, id)?;
+    let read = |(chain, bytes, tag): (String, Vec<u8>, Option<String>)| {
         let address =
             Address::from_bytes(&bytes).map_err(|error| StoreError::inconsistent("watched address", error))?;
-        Ok((parsed("chain", &chain)?, address))
+        Ok((parsed("chain", &chain)?, address, tag))
     };
     rows.into_iter().map(read).collect()
 }
 
-fn account(row: Row, addresses: Vec<(Chain, Address)>) -> Result<Account, StoreError> {
+fn account(row: Row, addresses: Vec<AddressRow>) -> Result<Account, StoreError> {
     let sub_status = &row.sub_status;
     Ok(Account {
         kind: parsed("account type", &row.r#type)?,
-        addresses,
+        managed: addresses.iter().filter(|(.., tag)| tag.is_some()).map(|(_, address, _)| *address).collect(),
+        addresses: addresses.into_iter().map(|(chain, address, _)| (chain, address)).collect(),
         created_at: Timestamp(row.created_us),
         identity_kind: parsed("identity type", &row.identity_type)?,
         identity_status: parsed("identity status", &row.status)?,

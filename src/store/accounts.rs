@@ -14,7 +14,7 @@ use crate::store::balances::Reason;
 use crate::store::cursors::Cursor;
 use crate::store::error::expect;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, Listed, ORGANIZATION, StoreError, Tx, balances, int, parsed, uint};
+use crate::store::{Connection, Listed, ORGANIZATION, StoreError, Tx, balances, int, parsed, sponsors, uint};
 use crate::time::Timestamp;
 
 /// How many addresses an account may have, each chain of one counted: responses about an account include all of them at
@@ -30,6 +30,8 @@ pub struct WatchedAddress {
     /// Its number in the order of adding.
     pub seq: u64,
     pub address: Address,
+    /// It is no account's: it pays for transactions, and nothing else of it is recorded.
+    pub is_sponsor: bool,
 }
 
 /// An account with its addresses, each with the first block that is matched against it.
@@ -57,6 +59,8 @@ pub enum AddAccountError {
     TooMany { id: String, most: u64 },
     #[error("{address} on {chain} belongs to account {owner} already")]
     OtherOwner { address: Address, chain: Chain, owner: String },
+    #[error("{address} on {chain} pays for transactions here, and can be no account's")]
+    Sponsors { address: Address, chain: Chain },
     #[error("{address} on {chain} is {what}: nobody can spend what is sent there")]
     Nobodys { address: Address, chain: Chain, what: &'static str },
     #[error(transparent)]
@@ -82,7 +86,11 @@ statements! {
              WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $4) \
              SELECT $1, substr(" ["CAST("] "$2" [" AS BYTEA)"] ", i * $3 + 1, $3), $5, $6 + i, $7 FROM n";
     WATCHED_BETWEEN = "SELECT address, account_id FROM watched_addresses WHERE chain = $1 AND address >= $2 AND address <= $3 ORDER BY address LIMIT $4";
-    WATCHED_SINCE = "SELECT seq, address FROM watched_addresses WHERE chain = $1 AND seq > $2 ORDER BY seq LIMIT $3";
+    // One statement for both, each by its index: numbers of the one are between those of the other.
+    WATCHED_SINCE = "SELECT w.seq, w.address, w.pays FROM \
+                     (SELECT * FROM (SELECT seq, address, FALSE AS pays FROM watched_addresses WHERE chain = $1 AND seq > $2 ORDER BY seq LIMIT $3) AS a \
+                     UNION ALL SELECT * FROM (SELECT watch_seq, address, TRUE FROM sponsors WHERE chain = $1 AND watch_seq > $2 ORDER BY watch_seq LIMIT $3) AS s) AS w \
+                     ORDER BY w.seq LIMIT $3";
     ADDRESSES_OF = "SELECT address FROM watched_addresses WHERE chain = $1 AND account_id = $2 ORDER BY address";
     // An address that was added before its chain was followed is matched from the chain's first followed block on.
     WATCHED_FROM = "SELECT from_number, (SELECT MIN(native_settings.from_number) FROM native_settings WHERE native_settings.chain = $1) \
@@ -206,6 +214,11 @@ async fn new_addresses(
             owners.insert((*chain, address), owner);
         }
     }
+    let mut paying: BTreeSet<(Chain, Address)> = BTreeSet::new();
+    for chain in account.addresses.iter().map(|(chain, _)| *chain).collect::<BTreeSet<_>>() {
+        let sponsors = sponsors::of_chain(connection, chain).await?;
+        paying.extend(sponsors.iter().filter_map(|sponsor| Some((chain, sponsor.address?))));
+    }
     let mut new: BTreeMap<Chain, Vec<Address>> = BTreeMap::new();
     for (chain, address) in &account.addresses {
         match owners.get(&(*chain, *address)) {
@@ -214,6 +227,9 @@ async fn new_addresses(
                 return Err(AddAccountError::OtherOwner { address: *address, chain: *chain, owner: owner.clone() });
             }
             None => {}
+        }
+        if paying.contains(&(*chain, *address)) {
+            return Err(AddAccountError::Sponsors { address: *address, chain: *chain });
         }
         // An address that is on record already stays watched.
         if let Some(what) = what_of_nobody(*chain, address) {
@@ -235,11 +251,11 @@ pub async fn watched_since(
     seq: u64,
     limit: u32,
 ) -> Result<Vec<WatchedAddress>, StoreError> {
-    let rows = fetch_all!(connection, (i64, Vec<u8>), WATCHED_SINCE, chain.name(), int(seq), i64::from(limit))?;
-    let watched = rows.into_iter().map(|(seq, bytes)| {
+    let rows = fetch_all!(connection, (i64, Vec<u8>, bool), WATCHED_SINCE, chain.name(), int(seq), i64::from(limit))?;
+    let watched = rows.into_iter().map(|(seq, bytes, is_sponsor)| {
         let address =
             Address::from_bytes(&bytes).map_err(|error| StoreError::inconsistent("watched address", error))?;
-        Ok(WatchedAddress { seq: uint("seq", seq)?, address })
+        Ok(WatchedAddress { seq: uint("seq", seq)?, address, is_sponsor })
     });
     watched.collect()
 }
@@ -416,8 +432,8 @@ async fn check_identity<'a>(
 }
 
 /// The status of an identity, which nobody changes before the end of this transaction.
-pub async fn lock_status(tx: &mut Tx, identity_id: &str) -> Result<IdentityStatus, StoreError> {
-    let status = fetch_optional!(tx, (String,), IDENTITY, identity_id, ORGANIZATION)?;
+pub async fn lock_status(connection: &mut impl Connection, identity_id: &str) -> Result<IdentityStatus, StoreError> {
+    let status = fetch_optional!(connection, (String,), IDENTITY, identity_id, ORGANIZATION)?;
     let (status,) = status.ok_or_else(|| StoreError::inconsistent("identity", "it is not there"))?;
     parsed("identity status", &status)
 }

@@ -167,7 +167,9 @@ statements! {
                   WHERE i.deposit_id = p.id AND blocks.canonical AND i.block_number <= b.block_number) \
                   UNION ALL SELECT 'reserved', t.chain, t.source, t.asset, t.amount, b.block_number, b.block_hash, b.read_us, 0 \
                   FROM transfers AS t JOIN balances AS b ON b.chain = t.chain AND b.address = t.source AND b.asset = t.asset \
-                  WHERE t.account_id = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED')";
+                  WHERE t.account_id = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') AND NOT EXISTS \
+                  (SELECT 1 FROM marks AS m JOIN blocks ON blocks.chain = m.chain AND blocks.hash = m.block_hash \
+                  WHERE m.chain = t.chain AND m.payer = t.source AND m.intent_key = t.intent_key AND m.effect = 'paid' AND blocks.canonical)";
 }
 
 #[derive(FromRow)]

@@ -66,13 +66,19 @@ statements! {
                  WHERE below.chain = $1 AND below.canonical AND above.canonical \
                  AND below.number = (SELECT MAX(number) FROM blocks WHERE chain = $1 AND canonical AND number <= $2) \
                  AND above.number = (SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical AND number > $2)";
+    TIME_OF = "SELECT time_us FROM blocks WHERE chain = $1 AND hash = $2";
+    // Each block is one higher than its parent, so what is counted is how much higher the last one is, or less where blocks were pruned.
+    // From the last one that is earlier on: one block whose time was reported wrongly makes it less, never more.
+    HIGHER_THAN = "SELECT COUNT(*) FROM blocks WHERE chain = $1 AND canonical AND number <= $2 AND number > COALESCE(\
+                   (SELECT MAX(number) FROM blocks WHERE chain = $1 AND canonical AND time_us < $3), -1)";
     OLDEST_FROM = "SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical AND number >= $2";
-    // These blocks are kept: evidence of deposits, blocks with movements (they are part of the books), and blocks that
-    // must still be traced. Also, for a reorg that waits for a person, its fork point and the block on top.
+    // These blocks are kept: evidence of deposits, blocks with movements (they are part of the books) or with marks, and
+    // blocks that must still be traced. Also, for a reorg that waits for a person, its fork point and the block on top.
     PRUNE = "DELETE FROM blocks WHERE chain = $1 AND number >= $2 AND number < $3 AND (traced OR NOT canonical) AND NOT EXISTS \
              (SELECT 1 FROM inclusions WHERE inclusions.chain = blocks.chain AND inclusions.block_hash = blocks.hash) AND NOT EXISTS \
              (SELECT 1 FROM debits WHERE debits.chain = blocks.chain AND debits.block_hash = blocks.hash) AND NOT EXISTS \
              (SELECT 1 FROM fees WHERE fees.chain = blocks.chain AND fees.block_hash = blocks.hash) AND NOT EXISTS \
+             (SELECT 1 FROM marks WHERE marks.chain = blocks.chain AND marks.block_hash = blocks.hash) AND NOT EXISTS \
              (SELECT 1 FROM unattributed WHERE unattributed.chain = blocks.chain AND unattributed.block_hash = blocks.hash) AND NOT EXISTS \
              (SELECT 1 FROM incidents JOIN blocks AS fork ON fork.chain = incidents.chain AND fork.number = incidents.block_number \
               WHERE incidents.chain = $1 AND incidents.kind = 'post_finality_reorg' AND incidents.resolved_us IS NULL \
@@ -182,6 +188,29 @@ pub async fn anchor(tx: &mut Tx, chain: Chain, header: &Header) -> Result<(), St
 pub async fn disconnect(tx: &mut Tx, chain: Chain, fork_point: &BlockRef) -> Result<u64, StoreError> {
     execute!(tx, FORGET_FAILURES, chain.name(), int(fork_point.number))?;
     execute!(tx, DISCONNECT, chain.name(), int(fork_point.number))
+}
+
+/// The time of a block on record, as the chain says it.
+pub async fn time_of(
+    connection: &mut impl Connection,
+    chain: Chain,
+    block: &BlockRef,
+) -> Result<Option<Timestamp>, StoreError> {
+    let row = fetch_optional!(connection, (i64,), TIME_OF, chain.name(), &block.hash.0[..])?;
+    Ok(row.map(|(time,)| Timestamp(time)))
+}
+
+/// By how much the canonical block `number` is higher than the first one whose time is not before `since`: what is on
+/// record of that, which is never more than there is.
+pub async fn higher_than(
+    connection: &mut impl Connection,
+    chain: Chain,
+    number: u64,
+    since: Timestamp,
+) -> Result<u64, StoreError> {
+    let row = fetch_optional!(connection, (i64,), HIGHER_THAN, chain.name(), int(number), since.0)?;
+    // The first of them is no higher than itself.
+    row.map_or(Ok(0), |(count,)| uint("count of blocks", (count - 1).max(0)))
 }
 
 /// The hash of our canonical block at `number`, if it is on record.

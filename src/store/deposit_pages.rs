@@ -21,12 +21,12 @@ pub struct Kind {
 }
 
 statements! {
-    LIST_OF_ACCOUNT = "SELECT * FROM deposits WHERE organization_id = $1 AND account_id = $2 \
+    LIST_OF_ACCOUNT = "SELECT * FROM deposits WHERE organization_id = $1 AND account_id = $2 AND NOT is_self_transfer \
                        AND created_us >= $3 AND (created_us, id" [" COLLATE \"C\""] ") < ($4, $5) \
                        ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $6";
     // With a plain condition on the organization, SQLite would use the index of everything that the account has.
     LIST_OF_KIND = "SELECT * FROM deposits WHERE organization_id || '' = $1 AND account_id = $2 AND chain = $7 AND symbol = $8 \
-                    AND asset = $9 AND created_us >= $3 AND (created_us, id" [" COLLATE \"C\""] ") < ($4, $5) \
+                    AND asset = $9 AND NOT is_self_transfer AND created_us >= $3 AND (created_us, id" [" COLLATE \"C\""] ") < ($4, $5) \
                     ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $6";
     // Steps from each chain to the next, from each symbol on it to the next, and from each asset to the next. Each step
     // is one index look-up; the deposits between are not read. The columns are compared one by one: for a pair, SQLite

@@ -58,13 +58,13 @@ pub struct SeenIn {
 
 statements! {
     INSERT = "INSERT INTO deposits (id, leg_hash, organization_id, account_id, source_account_id, chain, tx_id, tx_life, \
-              asset, sender, sender_rule, recipient, amount, amount_text, nth, symbol, decimals, status, created_us) \
-              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";
+              asset, sender, sender_rule, recipient, amount, amount_text, nth, symbol, decimals, status, created_us, is_self_transfer) \
+              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)";
     BY_LEG = "SELECT * FROM deposits WHERE leg_hash = $1";
     BY_ID = "SELECT * FROM deposits WHERE id = $1 AND organization_id = $2";
     SET_STATUS = "UPDATE deposits SET status = $1, confirmed_us = $2, missing_since_us = NULL, \
                   missing_number = NULL WHERE id = $3 AND status = $4 AND status <> 'CONFIRMED'";
-    SET_SENDER = "UPDATE deposits SET sender = $1, sender_rule = $2, source_account_id = $3 WHERE id = $4 AND status <> 'CONFIRMED'";
+    SET_SENDER = "UPDATE deposits SET sender = $1, sender_rule = $2, source_account_id = $3, is_self_transfer = $5 WHERE id = $4 AND status <> 'CONFIRMED'";
     INCLUDE = "INSERT INTO inclusions (deposit_id, chain, block_hash, block_number, lane, recipient) VALUES ($1, $2, $3, $4, $5, $6) \
                ON CONFLICT (deposit_id, block_hash) DO NOTHING";
     EXCLUDE = "DELETE FROM inclusions WHERE deposit_id = $1 AND block_hash = $2 AND lane = 'roots'";
@@ -134,7 +134,7 @@ statements! {
                     JOIN deposits ON deposits.id = inclusions.deposit_id AND deposits.status = 'CONFIRMED' \
                     WHERE inclusions.chain = blocks.chain AND inclusions.block_hash = blocks.hash \
                     AND blocks.chain = $1 AND blocks.canonical AND blocks.number > $2 ORDER BY blocks.number, deposits.id";
-    LIST = "SELECT * FROM deposits WHERE organization_id = $1 \
+    LIST = "SELECT * FROM deposits WHERE organization_id = $1 AND NOT is_self_transfer \
             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
             AND created_us >= $4 AND (created_us, id" [" COLLATE \"C\""] ") < ($5, $6) \
             ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $7";
@@ -160,6 +160,7 @@ pub(super) struct DepositRow {
     status: String,
     created_us: i64,
     confirmed_us: Option<i64>,
+    is_self_transfer: bool,
     missing_since_us: Option<i64>,
 }
 
@@ -195,6 +196,7 @@ pub async fn insert(tx: &mut Tx, deposit: &Deposit) -> Result<(), StoreError> {
         i64::from(deposit.decimals),
         deposit.status.name(),
         deposit.created_at.0,
+        deposit.is_self_transfer,
     )?;
     expect_one("insert deposit", inserted)
 }
@@ -209,8 +211,9 @@ pub async fn set_status(tx: &mut Tx, deposit: &Deposit, from: DepositStatus) -> 
 /// Writes who paid and whether that is one of our accounts, as the leg that counts now shows. A CONFIRMED deposit keeps
 /// the sender that it was confirmed with.
 pub async fn set_sender(tx: &mut Tx, deposit: &Deposit) -> Result<(), StoreError> {
-    let Deposit { sender, sender_rule, source_account_id, id, .. } = deposit;
-    let set = execute!(tx, SET_SENDER, sender.as_bytes(), sender_rule.name(), source_account_id, id.to_string())?;
+    let Deposit { sender, sender_rule, source_account_id, id, is_self_transfer, .. } = deposit;
+    let (sender, rule, id) = (sender.as_bytes(), sender_rule.name(), id.to_string());
+    let set = execute!(tx, SET_SENDER, sender, rule, source_account_id, id, is_self_transfer)?;
     expect_one("set who paid a deposit", set)
 }
 
@@ -471,6 +474,7 @@ impl TryFrom<DepositRow> for Deposit {
             status: parsed("status", &row.status)?,
             created_at: Timestamp(row.created_us),
             confirmed_at: row.confirmed_us.map(Timestamp),
+            is_self_transfer: row.is_self_transfer,
         })
     }
 }

@@ -1,19 +1,21 @@
 //! The outbox: events are written in the transaction of the change, with one delivery for each webhook that is not
 //! deleted; a failing or paused one gets its events later. A webhook that is registered under
-//! `identities::lock_organization` gets each event that commits after that. `aggregateid` is the deposit or the
-//! identity, within which events keep their order. Events of an identity have no account.
+//! `identities::lock_organization` gets each event that commits after that. `aggregateid` is the deposit, the transfer or
+//! the identity, within which events keep their order. Events of an identity have no account.
 
 use crate::deposit::{DepositId, DepositStatus};
-use crate::event::{DEPOSIT_EVENT, Event, IDENTITY_EVENT, IdentityEvent, TEST_EVENT, TestEvent};
+use crate::event::{DEPOSIT_EVENT, Event, IDENTITY_EVENT, IdentityEvent, TEST_EVENT, TestEvent, TransferEvent};
 use crate::identity::DEFAULT_IDENTITY;
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{ORGANIZATION, StoreError, Tx, int, uint};
 use crate::time::Timestamp;
+use crate::transfer::{Announcement, TransferId};
 
 statements! {
     HISTORY = "SELECT status FROM events WHERE aggregateid = $1 ORDER BY position";
     NEXT_POSITION = "SELECT CAST(COUNT(*) AS BIGINT) FROM events WHERE aggregateid = $1";
+    ENTRIES = "SELECT CAST(COUNT(*) AS BIGINT) FROM events WHERE aggregateid = $1 AND status = $2";
     // Whoever changes which webhooks get events waits for this row until we have committed, or we wait for them.
     // ENQUEUE then sees their change, because a new statement reads what was committed before it. Writers of events
     // share the row.
@@ -24,7 +26,8 @@ statements! {
                SELECT events.id, webhooks.id, events.aggregateid, events.position, 'PENDING', 0, events.created_us \
                FROM events JOIN webhooks ON webhooks.organization_id = events.organization_id \
                WHERE events.id = $1 AND webhooks.status <> 'DELETED' AND NOT EXISTS (SELECT 1 FROM muted_statuses \
-               WHERE muted_statuses.organization_id = events.organization_id AND muted_statuses.status = events.status)";
+               WHERE muted_statuses.organization_id = events.organization_id AND muted_statuses.type = events.type \
+               AND muted_statuses.status = events.status)";
     ENQUEUE_TEST = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us) \
                     VALUES ($1, $2, $1, 0, 'PENDING', 0, $3)";
 }
@@ -77,10 +80,34 @@ pub async fn append(tx: &mut Tx, event: &Event, history: &History, now: Timestam
     execute!(tx, ENQUEUE, row.id).map(drop)
 }
 
-/// The position of the next event of an identity; the caller holds its lock.
-pub async fn next_position(tx: &mut Tx, identity_id: &str) -> Result<u32, StoreError> {
-    let count = fetch_optional!(tx, (i64,), NEXT_POSITION, identity_id)?.map_or(0, |(count,)| count);
+/// The position of the next event of an identity or a transfer; the caller holds its lock.
+pub async fn next_position(tx: &mut Tx, aggregate_id: &str) -> Result<u32, StoreError> {
+    let count = fetch_optional!(tx, (i64,), NEXT_POSITION, aggregate_id)?.map_or(0, |(count,)| count);
     uint("position", count)
+}
+
+/// How often the transfer was announced so; the caller holds its lock.
+pub async fn announced(tx: &mut Tx, transfer: TransferId, announcement: Announcement) -> Result<u32, StoreError> {
+    let count = fetch_optional!(tx, (i64,), ENTRIES, transfer.to_string(), announcement.name())?;
+    uint("count of announcements", count.map_or(0, |(count,)| count))
+}
+
+/// Writes an event behind all others of its transfer, and its deliveries; the caller holds the transfer's lock.
+pub async fn append_transfer(tx: &mut Tx, event: &TransferEvent, now: Timestamp) -> Result<(), StoreError> {
+    let TransferEvent { id, transfer_id, account_id, announcement, nth_entry, payload } = event;
+    let transfer_id = transfer_id.to_string();
+    let row = Row {
+        id: &id.to_string(),
+        aggregate: ("transfer", &transfer_id),
+        kind: event.kind(),
+        payload,
+        account_id,
+        status: announcement.name(),
+        nth_entry: i64::from(*nth_entry),
+        position: i64::from(next_position(tx, &transfer_id).await?),
+    };
+    insert(tx, &row, now).await?;
+    execute!(tx, ENQUEUE, row.id).map(drop)
 }
 
 pub async fn append_identity(tx: &mut Tx, event: &IdentityEvent, now: Timestamp) -> Result<(), StoreError> {

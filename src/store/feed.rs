@@ -1,7 +1,7 @@
 //! The events' numbers in the feed, and its pages.
 //!
-//! Promises: numbers have no gaps. Of two events of one deposit or identity the earlier has the lower number. Whoever
-//! sees a number sees every lower one, because only the holder of a lease writes them, one transaction after the other.
+//! Promises: numbers have no gaps. Of two events of one deposit, transfer or identity the earlier has the lower number.
+//! Whoever sees a number sees every lower one, because only the holder of a lease writes them, one transaction after the other.
 //! The cost of a page depends on what it shows, whatever its filter and however many events there are.
 
 use sqlx::FromRow;

@@ -20,6 +20,7 @@ pub struct Lease {
 statements! {
     ENSURE = "INSERT INTO leases (name, owner, epoch, expires_us) VALUES ($1, '', 0, 0) ON CONFLICT (name) DO NOTHING";
     EXPIRES = "SELECT expires_us FROM leases WHERE name = $1";
+    HOLDER = "SELECT owner FROM leases WHERE name = $1 AND expires_us > $2";
     TAKE = "UPDATE leases SET owner = $2, epoch = epoch + 1, expires_us = $4 \
             WHERE name = $1 AND (expires_us <= $3 OR expires_us > $5) RETURNING epoch";
     HOLD = "UPDATE leases SET expires_us = $4 WHERE name = $1 AND owner = $2 AND epoch = $3";
@@ -29,6 +30,15 @@ statements! {
 /// after we read our clock, which ends a little later than ours would.
 fn farthest(now: Timestamp, time: Duration) -> Timestamp {
     now.plus(time * 2)
+}
+
+/// Who has the lease, as its process called itself; `None` where it ran out.
+pub async fn holder(
+    connection: &mut impl Connection,
+    name: &str,
+    now: Timestamp,
+) -> Result<Option<String>, StoreError> {
+    Ok(fetch_optional!(connection, (String,), HOLDER, name, now.0)?.map(|(owner,)| owner))
 }
 
 /// Whether the lease seems free: a cheap check before [`take`].

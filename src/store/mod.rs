@@ -12,7 +12,9 @@ pub mod account_pages;
 pub mod accounts;
 pub mod ahead;
 pub mod asset_facts;
+pub mod attempts;
 pub mod audit;
+pub mod authorizations;
 pub mod backfills;
 pub mod balances;
 pub mod coverage;
@@ -25,18 +27,27 @@ pub mod endpoints;
 mod error;
 pub mod events;
 pub mod feed;
+pub mod gas_ledger;
+pub mod halts;
 pub mod identities;
 pub mod incidents;
+pub mod journals;
 pub mod keys;
 pub mod leases;
+pub mod marks;
 pub mod movements;
 pub mod native_settings;
 pub mod nonces;
 pub mod overrides;
+pub mod policies;
+pub mod prices;
+pub mod recoveries;
 pub mod replay;
 pub mod requests;
+pub mod sender_reports;
 pub mod shared_clock;
 pub mod sinks;
+pub mod sponsors;
 mod sql;
 pub mod status;
 pub mod traces;
@@ -64,7 +75,9 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         accounts::STATEMENTS,
         ahead::STATEMENTS,
         asset_facts::STATEMENTS,
+        attempts::STATEMENTS,
         audit::STATEMENTS,
+        authorizations::STATEMENTS,
         backfills::STATEMENTS,
         balances::STATEMENTS,
         coverage::STATEMENTS,
@@ -76,18 +89,27 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         endpoints::STATEMENTS,
         events::STATEMENTS,
         feed::STATEMENTS,
+        gas_ledger::STATEMENTS,
+        halts::STATEMENTS,
         identities::STATEMENTS,
         incidents::STATEMENTS,
+        journals::STATEMENTS,
         keys::STATEMENTS,
         leases::STATEMENTS,
+        marks::STATEMENTS,
         movements::STATEMENTS,
         native_settings::STATEMENTS,
         nonces::STATEMENTS,
         overrides::STATEMENTS,
+        policies::STATEMENTS,
+        prices::STATEMENTS,
+        recoveries::STATEMENTS,
         replay::STATEMENTS,
         requests::STATEMENTS,
+        sender_reports::STATEMENTS,
         shared_clock::STATEMENTS,
         sinks::STATEMENTS,
+        sponsors::STATEMENTS,
         status::STATEMENTS,
         traces::STATEMENTS,
         transfers::STATEMENTS,

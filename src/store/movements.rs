@@ -132,7 +132,7 @@ pub async fn fees_in(
     rows.into_iter().map(fee).collect()
 }
 
-fn tx_id(bytes: &[u8]) -> Result<TxId, StoreError> {
+pub(super) fn tx_id(bytes: &[u8]) -> Result<TxId, StoreError> {
     TxId::from_bytes(bytes).map_err(|error| StoreError::inconsistent("tx_id", error))
 }
 

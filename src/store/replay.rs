@@ -1,7 +1,7 @@
 //! What operators see of events and do with them: lists, one event with its deliveries and attempts, and sending again.
 //!
-//! Sending again changes no event and no order. At each endpoint the events of a deposit or identity are due in their
-//! order. A later one that is under way is called off, and is sent after the earlier one. What is sent again comes
+//! Sending again changes no event and no order. At each endpoint the events of a deposit, transfer or identity are due
+//! in their order. A later one that is under way is called off, and is sent after the earlier one. What is sent again comes
 //! after what is new.
 
 use std::time::Duration;
@@ -99,14 +99,15 @@ statements! {
               WHERE event_id = $1 AND ($2 = '' OR webhook_id = $2) AND (state = 'DELIVERED' OR queue IN ('AGAIN', 'HELD')) \
               AND EXISTS (SELECT 1 FROM webhooks WHERE webhooks.id = deliveries.webhook_id AND webhooks.status <> 'DELETED') \
               AND NOT EXISTS (SELECT 1 FROM events JOIN muted_statuses ON muted_statuses.organization_id = events.organization_id \
-              AND muted_statuses.status = events.status WHERE events.id = deliveries.event_id) \
+              AND muted_statuses.type = events.type AND muted_statuses.status = events.status WHERE events.id = deliveries.event_id) \
               RETURNING webhook_id, aggregateid, position";
     SEND = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us) \
             SELECT events.id, webhooks.id, events.aggregateid, events.position, 'PENDING', 0, $3 \
             FROM events JOIN webhooks ON webhooks.organization_id = events.organization_id \
             WHERE events.id = $1 AND webhooks.id = $2 AND webhooks.status <> 'DELETED' AND events.aggregatetype <> 'webhook' \
             AND NOT EXISTS (SELECT 1 FROM muted_statuses \
-            WHERE muted_statuses.organization_id = events.organization_id AND muted_statuses.status = events.status) \
+            WHERE muted_statuses.organization_id = events.organization_id AND muted_statuses.type = events.type \
+            AND muted_statuses.status = events.status) \
             ON CONFLICT (event_id, webhook_id) DO NOTHING RETURNING webhook_id, aggregateid, position";
     IS_ENDPOINT = "SELECT id FROM webhooks WHERE id = $1 AND status <> 'DELETED'";
 }

@@ -6,7 +6,7 @@
 use crate::request::Request;
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_optional, statements};
-use crate::store::{ORGANIZATION, StoreError, Tx, hash};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, hash};
 use crate::time::Timestamp;
 
 /// What is known of a request's id.
@@ -24,6 +24,12 @@ statements! {
     CLAIM = "INSERT INTO requests (organization_id, request_id, digest, object_id, created_us) VALUES ($1, $2, $3, $4, $5) \
              ON CONFLICT (organization_id, request_id) DO NOTHING";
     LOAD = "SELECT digest, object_id FROM requests WHERE organization_id = $1 AND request_id = $2";
+}
+
+/// Whether a request with this id is on record, be it the same or another.
+pub async fn is_known(connection: &mut impl Connection, request: &Request) -> Result<bool, StoreError> {
+    let recorded = fetch_optional!(connection, (Vec<u8>, String), LOAD, ORGANIZATION, &request.id)?;
+    Ok(recorded.is_some())
 }
 
 /// Records `request`, which makes `object_id` in this transaction, unless its id is taken.

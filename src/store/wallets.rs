@@ -5,8 +5,8 @@
 use landfall_chain::{Address, Family};
 
 use crate::store::deposits::address;
-use crate::store::sql::{execute, fetch_optional, statements};
-use crate::store::{StoreError, Tx};
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::{Connection, StoreError, Tx};
 use crate::time::Timestamp;
 
 /// An address that the signer derived for an account.
@@ -23,7 +23,13 @@ pub struct Wallet {
 statements! {
     ADD = "INSERT INTO wallets (family, address, account_id, tag, path, key_id, created_us) VALUES ($1, $2, $3, $4, $5, $6, $7) \
            ON CONFLICT (family, address) DO NOTHING";
+    OF_TAG = "SELECT address FROM wallets WHERE account_id = $1 AND tag = $2 ORDER BY family";
+    // Addresses are spread evenly, so the lowest of them are a fair sample.
+    SAMPLE = "SELECT address, account_id, tag, path, key_id FROM wallets WHERE family = $1 ORDER BY address LIMIT $2";
     // Who pays from it waits for others who do: what they reserved is then counted.
+    LOCK_FURTHER = "SELECT address, tag FROM wallets WHERE account_id = $1 AND family = $2 AND tag <> '' ORDER BY tag" [" FOR UPDATE"] "";
+    OF_ONE = "SELECT 1 FROM wallets AS a JOIN wallets AS b ON b.account_id = a.account_id AND b.family = a.family \
+              WHERE a.family = $1 AND a.address = $2 AND b.address = $3 AND a.address <> b.address";
     LOCK_PAYING = "SELECT address FROM wallets WHERE account_id = $1 AND family = $2 AND tag = ''" [" FOR UPDATE"] "";
 }
 
@@ -33,6 +39,22 @@ pub async fn add(tx: &mut Tx, wallet: &Wallet, now: Timestamp) -> Result<(), Sto
     execute!(tx, ADD, family, address.as_bytes(), account_id, tag, path, key_id, now.0).map(drop)
 }
 
+/// The addresses that the account has under a tag, of each family at most one.
+pub async fn of_tag(connection: &mut impl Connection, account_id: &str, tag: &str) -> Result<Vec<Address>, StoreError> {
+    let rows = fetch_all!(connection, (Vec<u8>,), OF_TAG, account_id, tag)?;
+    rows.iter().map(|(bytes,)| address("wallet", bytes)).collect()
+}
+
+/// Some wallets of a family.
+pub async fn sample(connection: &mut impl Connection, family: Family, limit: u32) -> Result<Vec<Wallet>, StoreError> {
+    type Row = (Vec<u8>, String, String, String, String);
+    let rows = fetch_all!(connection, Row, SAMPLE, name(family), i64::from(limit))?;
+    let wallet = |(bytes, account_id, tag, path, key_id): Row| {
+        Ok(Wallet { address: address("wallet", &bytes)?, account_id, tag, path, key_id })
+    };
+    rows.into_iter().map(wallet).collect()
+}
+
 /// The address from which the account pays on chains of this family, locked for the transaction; `None` where we hold
 /// no key.
 pub async fn lock_paying(tx: &mut Tx, account_id: &str, family: Family) -> Result<Option<Address>, StoreError> {
@@ -40,8 +62,20 @@ pub async fn lock_paying(tx: &mut Tx, account_id: &str, family: Family) -> Resul
     row.map(|(bytes,)| address("wallet", &bytes)).transpose()
 }
 
+/// The account's further addresses on chains of this family, each with its tag, locked for the transaction.
+pub async fn lock_further(tx: &mut Tx, account_id: &str, family: Family) -> Result<Vec<(Address, String)>, StoreError> {
+    let rows = fetch_all!(tx, (Vec<u8>, String), LOCK_FURTHER, account_id, name(family))?;
+    rows.into_iter().map(|(bytes, tag)| Ok((address("wallet", &bytes)?, tag))).collect()
+}
+
+/// Whether these are two addresses of one account, and the keys of both are held.
+pub async fn are_of_one(connection: &mut impl Connection, one: &Address, other: &Address) -> Result<bool, StoreError> {
+    let found = fetch_optional!(connection, (i32,), OF_ONE, name(one.family()), one.as_bytes(), other.as_bytes())?;
+    Ok(found.is_some())
+}
+
 /// The name that is stored.
-const fn name(family: Family) -> &'static str {
+pub(super) const fn name(family: Family) -> &'static str {
     match family {
         Family::Evm => "evm",
         Family::Solana => "solana",

@@ -1,4 +1,4 @@
-//! Registered webhooks: their keys, and which statuses an organization has muted. Endpoints of other kinds (`sinks`)
+//! Registered webhooks: their keys, and which statuses of deposits an organization has muted. Endpoints of other kinds (`sinks`)
 //! are no webhooks, and are not found here.
 //!
 //! A deleted one keeps its row, because what was not delivered to it is held and never dropped.
@@ -6,6 +6,7 @@
 use sqlx::FromRow;
 
 use crate::deposit::DepositStatus;
+use crate::event::DEPOSIT_EVENT;
 use crate::store::endpoints::Status;
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
@@ -89,9 +90,9 @@ statements! {
               signing_key_created_us = $4 WHERE organization_id = $7 AND id = $1 AND kind = 'WEBHOOK' AND status <> 'DELETED'";
     DELETE = "UPDATE webhooks SET status = 'DELETED', status_since_us = $3 \
               WHERE organization_id = $1 AND id = $2 AND kind = 'WEBHOOK' AND status <> 'DELETED'";
-    MUTED = "SELECT status FROM muted_statuses WHERE organization_id = $1 ORDER BY status";
-    UNMUTE = "DELETE FROM muted_statuses WHERE organization_id = $1";
-    MUTE = "INSERT INTO muted_statuses (organization_id, status) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+    MUTED = "SELECT status FROM muted_statuses WHERE organization_id = $1 AND type = $2 ORDER BY status";
+    UNMUTE = "DELETE FROM muted_statuses WHERE organization_id = $1 AND type = $2";
+    MUTE = "INSERT INTO muted_statuses (organization_id, type, status) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
 }
 
 /// Registers a webhook; it gets the events that come from now on. The caller holds `identities::lock_organization`.
@@ -142,18 +143,18 @@ pub async fn delete(tx: &mut Tx, id: &str, now: Timestamp) -> Result<bool, Store
     Ok(execute!(tx, DELETE, ORGANIZATION, id, now.0)? == 1)
 }
 
-/// The muted statuses, whose events are not sent.
+/// The muted statuses of deposits, whose events are not sent. Those of other types are always sent.
 pub async fn muted(connection: &mut impl Connection) -> Result<Vec<DepositStatus>, StoreError> {
-    let rows = fetch_all!(connection, (String,), MUTED, ORGANIZATION)?;
+    let rows = fetch_all!(connection, (String,), MUTED, ORGANIZATION, DEPOSIT_EVENT)?;
     rows.into_iter().map(|(status,)| parsed("status", &status)).collect()
 }
 
-/// Mutes exactly these statuses from now on.
+/// Mutes exactly these statuses of deposits from now on.
 pub async fn mute(tx: &mut Tx, statuses: &[DepositStatus]) -> Result<(), StoreError> {
     identities::lock_organization(tx).await?;
-    execute!(tx, UNMUTE, ORGANIZATION)?;
+    execute!(tx, UNMUTE, ORGANIZATION, DEPOSIT_EVENT)?;
     for status in statuses {
-        execute!(tx, MUTE, ORGANIZATION, status.name())?;
+        execute!(tx, MUTE, ORGANIZATION, DEPOSIT_EVENT, status.name())?;
     }
     Ok(())
 }

@@ -63,12 +63,13 @@ impl Window {
     }
 }
 
-/// How many legs, debits, fees and rejected legs there are in blocks.
+/// How many legs, debits, fees, marks and rejected legs there are in blocks.
 pub(in crate::watcher) fn legs(blocks: &[Block]) -> usize {
     let of = |block: &Block| {
         // On EVM debits are the legs themselves.
         let debits = if let Debits::Net(debits) = &block.debits { debits.len() } else { 0 };
-        block.transfers.len() + debits + block.fees.len() + block.unattributed.len() + block.rejected.len()
+        let moved = block.transfers.len() + debits + block.fees.len();
+        moved + block.marks.len() + block.unattributed.len() + block.rejected.len()
     };
     blocks.iter().map(of).sum()
 }
@@ -113,6 +114,7 @@ mod tests {
             debits: Debits::ByLegs,
             unattributed: Vec::new(),
             fees: Vec::new(),
+            marks: Vec::new(),
             rejected: Vec::new(),
             fee_recipient: None,
             proof: Proof::Roots,

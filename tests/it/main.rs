@@ -12,6 +12,7 @@ mod harness;
 mod past;
 mod random;
 mod rules;
+mod sender;
 mod solana;
 mod store;
 mod traces;

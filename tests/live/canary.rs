@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -195,6 +196,8 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     ask_signed(&mut reported, port).await;
     look(&mut reported, &stage, &hook);
     decide(&mut reported, &hook, &key[8..16]).await;
+    keep_keys(&mut reported);
+    send(&mut reported);
     listen(&mut reported).await;
     refuse(&mut reported);
 
@@ -222,6 +225,7 @@ fn look(reported: &mut Output, stage: &Stage, hook: &str) {
     std::fs::write(reported.folder.join("agree.toml"), agree).unwrap();
     // Whether it is late already is a matter of time.
     reported.run_for(&["health"], &[0, 1], |_| Vec::new());
+    reported.run_for(&["doctor"], &[0, 1], |_| Vec::new());
     reported.run(&["deposit", "explain", "SOLANA_DEVNET", &"1".repeat(64)], 2);
     let commands: [(&[&str], i32); 29] = [
         (&["status"], 0),
@@ -301,6 +305,34 @@ async fn decide(reported: &mut Output, hook: &str, key: &str) {
         let why: &[&str] = if reasoned.contains(&leaf(command)) { &WHY } else { &[] };
         reported.run(&[command, why].concat(), code);
     }
+}
+
+/// Keystores: their words are shown once, and passphrases never.
+fn keep_keys(reported: &mut Output) {
+    let folder = reported.folder.clone();
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    write("passphrase", "canary-passphrase\n");
+    let file = ["--passphrase-file", "passphrase"];
+    let init = [&["signer", "init", "keys", "--print-words-without-asking"][..], &file].concat();
+    let phrases = |reported: &str| -> Vec<String> {
+        let lines = reported.lines().take(2).map(|line| line.split_once(' ').unwrap().1.to_owned());
+        lines.collect()
+    };
+    let shown = reported.run_for(&init, &[0], phrases);
+    for (name, phrase) in ["sponsors.words", "wallets.words"].into_iter().zip(phrases(&shown)) {
+        write(name, &phrase);
+    }
+    let words = ["--wallets", "wallets.words", "--sponsors", "sponsors.words"];
+    reported.run(&[&["signer", "import", "others"][..], &words, &file].concat(), 0);
+    reported.run(&[&["signer", "import", "others"][..], &words, &file].concat(), 2);
+    reported.run(&[&["signer", "addresses", "others", "--account", "alice"][..], &file].concat(), 0);
+    reported.run(&["signer", "verify-journal", "others"], 0);
+    // A file is there.
+    reported.run(&[&["signer", "serve", "others", "--socket", "passphrase"][..], &file].concat(), 2);
 }
 
 /// A receiver of one's own, which somebody else sends something to.
@@ -430,6 +462,55 @@ fn all_leaves() -> Vec<(String, clap::Command)> {
     found
 }
 
+/// Sponsors, the switch and transfers, beside a service that has no signer.
+fn send(reported: &mut Output) {
+    let there = ["--chain", "ETHEREUM_TESTNET", "--reason", "a test"];
+    for (command, code) in [
+        (&["sponsor", "add"][..], 0),
+        (&["sponsor", "pause", "0"], 0),
+        (&["sponsor", "resume", "0"], 0),
+        // It is not quarantined.
+        (&["sponsor", "release", "0"], 2),
+        (&["sender", "halt"], 0),
+        (&["sender", "resume"], 0),
+        (&["sender", "recover"], 0),
+    ] {
+        reported.run(&[command, &there].concat(), code);
+    }
+    for command in [&["sponsor", "list"][..], &["sender", "status"], &["transfer", "list"]] {
+        reported.run(command, 0);
+    }
+    reported.run(&["signer", "adopt", "--reason", "a test"], 0);
+    limit(reported);
+    pay_gas(reported);
+    let unknown = "bac872c0-9656-8527-b18f-fc8f02a10278";
+    for command in ["show", "explain"] {
+        reported.run(&["transfer", command, unknown], 1);
+    }
+    reported.run(&["transfer", "cancel", unknown, "--reason", "live"], 2);
+    // There is no signer.
+    reported.run(&[&["account", "sweep", "nobody", "--asset", "ETH"][..], &there].concat(), 2);
+}
+
+/// Policies on transfers.
+fn limit(reported: &mut Output) {
+    let add = ["policy", "add", "--limit", "DAY:ETH:amount=1000", "--reason", "a test", "--json"];
+    reported.run(&add, 0);
+    reported.run(&["policy", "list"], 0);
+    reported.run(&["policy", "show", "unknown"], 1);
+    // It is not in force.
+    reported.run(&["policy", "remove", "unknown", "--reason", "a test"], 2);
+}
+
+/// What sending costs.
+fn pay_gas(reported: &mut Output) {
+    reported.run(&["gas", "price", "set", "ETH", "3000", "--reason", "a test"], 0);
+    for command in [&["gas", "price", "list"][..], &["gas", "show"], &["gas", "ledger"]] {
+        reported.run(command, 0);
+    }
+    reported.run(&["gas", "bill", "--month", "2026-11"], 0);
+}
+
 /// Every command; the show has a chain of its own, and nobody's secrets.
 fn commands() -> BTreeSet<String> {
     all_leaves().into_iter().map(|(name, _)| name).filter(|name| name != "sandbox").collect()
@@ -509,6 +590,9 @@ async fn ask_all(reported: &mut Output, stage: &Stage, port: u16, key: &str) {
     let addresses = json!([{ "chains": [CHAIN], "address": address(0xd0).to_string() }]);
     let form = json!({ "request_id": "a", "identity_id": identity, "type": "SEGREGATED", "addresses": addresses });
     reported.ask(&api, key, ("POST", "/v2/accounts"), Some(form), 201).await;
+    // This service has no signer, and alice is SEGREGATED.
+    let form = json!({ "request_id": "b", "chains": [CHAIN] });
+    reported.ask(&api, key, ("POST", "/v2/accounts/alice/addresses"), Some(form), 409).await;
     for (path, status) in [
         ("/v2/accounts", 200),
         ("/v2/accounts/alice", 200),
@@ -520,6 +604,8 @@ async fn ask_all(reported: &mut Output, stage: &Stage, port: u16, key: &str) {
         (&format!("/v2/crypto/deposits/{deposit}"), 200),
         ("/v2/crypto/transfers?account_id=alice", 200),
         ("/v2/crypto/transfers/00000000-0000-8000-8000-000000000000", 404),
+        ("/v2/transaction-limits/policies/00000000-0000-8000-8000-000000000000", 404),
+        ("/v2/gas-credit", 200),
         ("/v2/events", 200),
         ("/v2/webhooks", 200),
         ("/v2/webhooks/unknown", 404),
@@ -596,6 +682,7 @@ async fn ask_amiss(port: u16, admin: u16, key: &str) -> Vec<String> {
         (get(format!("{api}{list}")).header("x-request-signature", "canary.canary.canary"), &mistyped, 401),
         (get(format!("{admin}/status")), "canary", 200),
         (get(format!("{admin}/readyz")), "canary", 200),
+        (get(format!("{admin}/metrics")), "canary", 200),
     ];
     let mut said = Vec::new();
     for (request, authorization, status) in cases {

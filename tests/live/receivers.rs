@@ -154,6 +154,18 @@ fn identity(event_id: &str, status: &str) -> Value {
     json!({ "id": event_id, "type": "identity_status_update", "data": data })
 }
 
+fn transfer(event_id: &str, kind: &str, status: &str, stage: Option<&str>) -> Value {
+    let mut data = json!({
+        "id": "bac872c0-9656-8527-b18f-fc8f02a10278", "status": status, "account_id": "alice", "amount": "2.5",
+        "currency_symbol": "USDC",
+    });
+    if let Some(stage) = stage {
+        data["stage"] = json!(stage);
+        data["block_number"] = json!(7);
+    }
+    json!({ "id": event_id, "type": kind, "data": data })
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_examples_believe_signed_events_only_and_credit_each_deposit_once_whatever_is_sent_again() {
     let (key, stranger) = (signing_key([3; 32]), signing_key([4; 32]));
@@ -178,6 +190,14 @@ async fn the_examples_believe_signed_events_only_and_credit_each_deposit_once_wh
             (&key, request(identity("second", "ACTIVE")), 204),
             // The same status again is another change.
             (&key, request(identity("third", "SUSPENDED")), 204),
+            (&key, request(transfer("t0", "transfer_submitted", "SUBMITTED", None)), 204),
+            (&key, request(transfer("t1", "transfer_reconciliation", "SUBMITTED", Some("INCLUDED"))), 204),
+            (&key, request(transfer("t1", "transfer_reconciliation", "SUBMITTED", Some("INCLUDED"))), 204),
+            (&key, request(transfer("t2", "transfer_reconciliation", "SUBMITTED", Some("DISPLACED"))), 204),
+            // The same stage again, in another block.
+            (&key, request(transfer("t3", "transfer_reconciliation", "SUBMITTED", Some("INCLUDED"))), 204),
+            (&key, request(transfer("t4", "transfer_reconciliation", "CONFIRMED", Some("CONFIRMED"))), 204),
+            (&key, request(transfer("t5", "transfer_failed", "DROPPED", None)), 204),
         ];
         for (key, request, expected) in cases {
             assert_eq!(example.send(key, &request).await, expected, "{name}: {}", request.body);
@@ -191,6 +211,12 @@ async fn the_examples_believe_signed_events_only_and_credit_each_deposit_once_wh
             "acme is SUSPENDED: alice bob",
             "acme is ACTIVE: alice bob",
             "acme is SUSPENDED: alice bob",
+            "2.5 USDC from alice: SUBMITTED",
+            "2.5 USDC from alice: INCLUDED",
+            "2.5 USDC from alice: DISPLACED",
+            "2.5 USDC from alice: INCLUDED",
+            "2.5 USDC from alice: CONFIRMED",
+            "2.5 USDC from alice: DROPPED",
         ];
         assert_eq!(example.credits(), expected, "{name}");
         example.kill();
@@ -199,6 +225,8 @@ async fn the_examples_believe_signed_events_only_and_credit_each_deposit_once_wh
             assert_eq!(example.send(&key, &request(deposit("a", status, "1250.5"))).await, 204, "{name}");
         }
         assert_eq!(example.send(&key, &request(identity("third", "SUSPENDED"))).await, 204, "{name}");
+        let confirmed = transfer("t4", "transfer_reconciliation", "CONFIRMED", Some("CONFIRMED"));
+        assert_eq!(example.send(&key, &request(confirmed)).await, 204, "{name}");
         assert_eq!(example.credits(), expected, "{name}: a restart forgets nothing");
     }
 }

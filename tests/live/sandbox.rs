@@ -1,5 +1,5 @@
-//! `landfall sandbox --once`, as people run it: everything that was paid arrives, on EVM, and on Solana where surfpool
-//! runs.
+//! `landfall sandbox --once`, as people run it: everything that was paid arrives, and what is sent is paid once, on EVM, and
+//! on Solana where surfpool runs.
 
 use std::process::Command;
 
@@ -16,12 +16,19 @@ fn the_sandbox_plays_both_families_and_its_books_balance() {
         .output()
         .unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
-    let books = if surfpool.is_some() {
-        "sandbox: 12 deposits confirmed, 26 events delivered, 0 lost, 0 duplicated"
+    let (transfers, books) = if surfpool.is_some() {
+        (5, "sandbox: 19 deposits confirmed, 58 events delivered, 0 lost, 0 duplicated")
     } else {
-        "sandbox: 8 deposits confirmed, 18 events delivered, 0 lost, 0 duplicated"
+        (3, "sandbox: 11 deposits confirmed, 36 events delivered, 0 lost, 0 duplicated")
     };
-    assert_eq!(shown.lines().last(), Some(books), "{shown}{}", String::from_utf8_lossy(&output.stderr));
+    let transfers =
+        format!("transfers: {transfers} confirmed, 1 dropped with proof, 0 paid twice, ledger even to the wei");
+    let mut last = shown.lines().rev();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((last.next(), last.next()), (Some(books), Some(transfers.as_str())), "{shown}{said}");
     assert_eq!(output.status.code(), Some(0));
-    println!("{books}");
+    for shown_too in ["  proof ", "  DISPLACED ", "to bob from an ACCOUNT", "  credit "] {
+        assert!(shown.contains(shown_too), "{shown_too}: {shown}");
+    }
+    println!("{transfers}\n{books}");
 }

@@ -224,10 +224,19 @@ impl Service {
         Service::of(folder, program(folder).envs(variables.iter().copied()))
     }
 
+    /// A signer in a process of its own, as `[transfers] signer = "unix:signer.sock"` asks for.
+    pub(crate) fn start_signer(folder: &Path) -> Self {
+        let args = ["signer", "serve", "keys", "--passphrase-file", "passphrase", "--socket", "signer.sock"];
+        Service::spawn(folder.join("signer.log"), program(folder).args(args))
+    }
+
     fn of(folder: &Path, program: &mut Command) -> Self {
-        let log = folder.join("landfall.log");
+        Service::spawn(folder.join("landfall.log"), program.arg("run"))
+    }
+
+    fn spawn(log: PathBuf, program: &mut Command) -> Self {
         let output = File::options().create(true).append(true).open(&log).unwrap();
-        let child = program.arg("run").stdout(Stdio::null()).stderr(output).spawn().unwrap();
+        let child = program.stdout(Stdio::null()).stderr(output).spawn().unwrap();
         Service { child, log }
     }
 

@@ -5,10 +5,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::{Address, AssetTransfer, Family, ReadProof, Signers, TxId, TxRef, U256, Verdict};
+use serde::{Deserialize, Serialize};
+
+use crate::{Address, AssetTransfer, Family, Mark, ReadProof, Signers, TxId, TxRef, U256, Verdict};
 
 /// A block's hash (EVM) or blockhash (Solana).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BlockHash(pub [u8; 32]);
 
 /// A block, named so that it cannot be mistaken for another at the same number.
@@ -61,6 +63,8 @@ pub struct Block {
     pub unattributed: Vec<Rejected>,
     /// What each transaction cost its payer; failed ones too. Only in the lane of the roots.
     pub fees: Vec<Fee>,
+    /// Each use of an intent's one-time key, whoever's it is. Only in the lane of the roots.
+    pub marks: Vec<Mark>,
     /// Movements that are no credit, with the reason; only when the read asked to explain them.
     pub rejected: Vec<Rejected>,
     /// To whom the header, which its hash covers, says that the fees of its transactions go. They are no leg, but they

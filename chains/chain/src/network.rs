@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AssetId, Finality};
+use crate::{AssetId, Finality, Route};
 
 /// A network of the interface's `Chain` enum. `CHAIN_UNSPECIFIED` is no chain and does not parse.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub enum Chain {
 }
 
 /// How a chain behaves: one crate each.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Family {
     /// Accounts of 20 bytes, receipts, a header that commits to both.
     Evm,
@@ -165,6 +165,26 @@ pub struct Asset {
     pub decimals: u8,
     /// The block from which it is credited, inclusive: what moved below was not this asset yet. 0 means always.
     pub from_block: u64,
+    /// How it is sent with a sponsor paying; `None` where this version has no way. It never changes for an asset.
+    pub route: Option<Route>,
+}
+
+/// How transfers are sent on a network. Amounts are in base units of the native currency.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sending {
+    /// What carrying a transfer is taken to cost before one is final.
+    pub first_cost: u64,
+    /// A sponsor that owns less is reported, so that somebody funds it in time.
+    pub floor: u128,
+    /// After how many usual block times without inclusion an attempt's fees are raised.
+    pub raise_after_blocks: u64,
+    /// How many transactions of one sponsor wait at the same time.
+    pub in_flight: u64,
+    /// The most that is offered for a unit of gas; `None`: as much as the market asks for.
+    pub max_fee: Option<u128>,
+    /// For how many new accounts of tokens sponsors pay within a day, for each account of ours. On Solana; the recipient may
+    /// take what such an account is made with.
+    pub new_accounts_per_day: u32,
 }
 
 /// The facts of one network.
@@ -183,8 +203,33 @@ pub struct Network {
     /// The token that an operator may count as the native currency: then what a transaction pays in both is one sum.
     /// `None` where there is none.
     pub wrapped: Option<AssetId>,
+    /// How its transfers are sent.
+    pub sending: Sending,
     /// The native currency first, then the listed tokens.
     pub assets: Vec<Asset>,
+}
+
+impl Sending {
+    /// So many transactions of one address every node keeps (geth: `accountslots`).
+    pub const IN_FLIGHT_MAX: u64 = 16;
+    /// How many transfers a sponsor can still pay for when it is reported.
+    const FLOOR_TRANSFERS: u128 = 100;
+    /// More than an account that pays salaries needs on most days.
+    const NEW_ACCOUNTS_PER_DAY: u32 = 20;
+    /// Enough that a block that comes late is no reason.
+    const RAISE_AFTER_BLOCKS: u64 = 3;
+
+    /// The usual ones, where carrying a transfer costs about `first_cost`.
+    pub const fn usual(first_cost: u64) -> Self {
+        Sending {
+            first_cost,
+            floor: first_cost as u128 * Sending::FLOOR_TRANSFERS,
+            raise_after_blocks: Sending::RAISE_AFTER_BLOCKS,
+            in_flight: Sending::IN_FLIGHT_MAX,
+            max_fee: None,
+            new_accounts_per_day: Sending::NEW_ACCOUNTS_PER_DAY,
+        }
+    }
 }
 
 impl NativeSource {

@@ -7,6 +7,8 @@ use alloy::primitives::B256;
 use landfall_chain::{Address, BlockRef, Chain, SourceError, TxId};
 use landfall_rpc::RpcError;
 
+use crate::pay::PayError;
+
 /// A failure of this crate.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EvmError {
@@ -80,6 +82,12 @@ pub enum EvmError {
     ContractUnreported { chain: Chain, contract: Address, agree: usize, endpoints: String, missing: String },
     #[error("{chain}: {what} is not of an EVM chain")]
     Foreign { chain: Chain, what: String },
+    #[error("{chain}: an intent for {chain_ref} is for another chain")]
+    OtherChain { chain: Chain, chain_ref: String },
+    #[error("{chain}: {error}")]
+    NoPayment { chain: Chain, error: PayError },
+    #[error("{chain}: {what} by block {block} must be reported alike by {agree} endpoints; {reports}; {missing}")]
+    Unagreed { chain: Chain, what: &'static str, block: BlockRef, agree: usize, reports: String, missing: String },
 }
 
 /// One check of a block's content against its header. Indexes count from 0 within the block.
@@ -125,14 +133,17 @@ impl EvmError {
             | EvmError::NoToken { .. }
             | EvmError::NotInBlock { .. }
             | EvmError::NoTraces { .. }
-            | EvmError::Foreign { .. } => true,
+            | EvmError::Foreign { .. }
+            | EvmError::OtherChain { .. }
+            | EvmError::NoPayment { .. } => true,
             EvmError::Rpc(error) => error.is_permanent(),
             EvmError::ProofFailed { .. }
             | EvmError::TracesDiffer { .. }
             | EvmError::HoldingsUnreported { .. }
             | EvmError::AccountsUnproved { .. }
             | EvmError::StateGone { .. }
-            | EvmError::ContractUnreported { .. } => false,
+            | EvmError::ContractUnreported { .. }
+            | EvmError::Unagreed { .. } => false,
         }
     }
 }

@@ -19,6 +19,7 @@
 //! - `accounts`, `signer`: what addresses own, proved by the state root; who signed a transaction
 //! - `assets`: what the contracts of listed tokens are
 //! - `holdings`: what addresses hold of the listed assets, as endpoints report it alike
+//! - [`pay`]: money out: what intents sign, the transactions that carry them, what nodes say of these
 //! - [`error`]: what can go wrong; transient or permanent is decided there and nowhere else
 //!
 //! Promises: no block leaves this crate unproved; no secret of a URL leaves it at all; bad input never panics.
@@ -26,6 +27,7 @@
 
 pub mod error;
 pub mod networks;
+pub mod pay;
 pub mod source;
 
 mod accounts;
@@ -50,5 +52,5 @@ mod wire;
 
 pub use error::EvmError;
 pub use landfall_rpc::{EndpointUrl, Timings};
-pub use networks::{network, networks};
+pub use networks::{delegate, network, networks};
 pub use source::EvmSource;

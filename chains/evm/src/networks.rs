@@ -7,8 +7,8 @@
 use std::sync::LazyLock;
 
 use landfall_chain::{
-    Address, Asset, AssetId, Chain, Family, Finality, FinalityRule, Native, NativeSource, Network, RuleError, RuleName,
-    Tier, U256,
+    Address, Asset, AssetId, Chain, Delegate, Family, Finality, FinalityRule, Native, NativeSource, Network, Route,
+    RuleError, RuleName, Sending, Tier, U256,
 };
 use serde::Deserialize;
 
@@ -25,6 +25,9 @@ const FILES: [&str; 8] = [
     include_str!("../networks/polygon_amoy.toml"),
 ];
 
+/// geth leaves transactions that offer less out of the blocks that it makes (`miner.DefaultConfig.GasPrice`).
+const TIP_LEAST: u64 = 1_000_000;
+
 /// The embedded networks, in the order of the interface.
 pub fn networks() -> Vec<Network> {
     facts().map(|(network, _)| network).collect()
@@ -37,12 +40,35 @@ pub fn network(chain: Chain) -> Option<Network> {
 
 /// How the embedded network of `chain` differs from a plain EVM chain.
 pub(crate) fn stack(chain: Chain) -> Stack {
-    static STACKS: LazyLock<Vec<(Chain, Stack)>> =
-        LazyLock::new(|| facts().map(|(network, stack)| (network.chain, stack)).collect());
-    STACKS.iter().find(|(other, _)| *other == chain).map_or_else(Stack::default, |(_, stack)| *stack)
+    own(chain).stack
 }
 
-fn facts() -> impl Iterator<Item = (Network, Stack)> {
+/// The least that a transaction of the embedded network of `chain` offers who makes the block, in wei.
+pub(crate) fn tip_least(chain: Chain) -> u64 {
+    own(chain).tip_least
+}
+
+/// What acts for wallets that pay on the embedded network of `chain`, so that somebody else pays for it.
+pub fn delegate(chain: Chain) -> Option<Delegate> {
+    own(chain).delegate
+}
+
+/// The facts of a network that this crate alone needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Own {
+    stack: Stack,
+    tip_least: u64,
+    delegate: Option<Delegate>,
+}
+
+fn own(chain: Chain) -> Own {
+    static OWN: LazyLock<Vec<(Chain, Own)>> =
+        LazyLock::new(|| facts().map(|(network, own)| (network.chain, own)).collect());
+    let plain = Own { stack: Stack::default(), tip_least: TIP_LEAST, delegate: None };
+    OWN.iter().find(|(other, _)| *other == chain).map_or(plain, |(_, own)| *own)
+}
+
+fn facts() -> impl Iterator<Item = (Network, Own)> {
     FILES.into_iter().map(|text| parse(text).expect("embedded, and every file is parsed by a test"))
 }
 
@@ -54,14 +80,35 @@ struct File {
     block_time_ms: u64,
     #[serde(default)]
     stack: Stack,
+    tip_least_wei: Option<u64>,
+    raise_after_blocks: Option<u64>,
     finality: RuleName,
     confirmations: Option<u64>,
     l1_blocks: Option<u64>,
     #[serde(default)]
     tiers: Vec<TierKeys>,
     native: Currency,
+    delegate: Option<Contracts>,
     #[serde(default)]
     assets: Vec<Token>,
+}
+
+/// A delegate of the closed list, and where it stands.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Contracts {
+    name: DelegateName,
+    implementation: String,
+    manager: String,
+    ids: String,
+    times: String,
+    executions: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum DelegateName {
+    Metamask,
 }
 
 #[derive(Deserialize)]
@@ -82,6 +129,8 @@ struct Currency {
     decimals: u8,
     source: Source,
     eip7708_from: Option<u64>,
+    route: Option<RouteName>,
+    first_cost: u64,
 }
 
 #[derive(Deserialize)]
@@ -101,6 +150,23 @@ struct Token {
     /// The first block in which the contract is this asset.
     #[serde(default)]
     from: u64,
+    route: Option<RouteName>,
+    domain: Option<Domain>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RouteName {
+    Erc3009,
+    Delegate,
+}
+
+/// What `DOMAIN_SEPARATOR()` of the contract is made of.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Domain {
+    name: String,
+    version: String,
 }
 
 impl From<Source> for NativeSource {
@@ -123,17 +189,41 @@ enum FileError {
     Tier { asset: String, up_to: String },
     #[error("{contract} is not in EIP-55: {reason}")]
     Contract { contract: String, reason: String },
+    #[error("{contract}: a route needs its domain, and a domain its route")]
+    Route { contract: String },
+    #[error("{asset}: this route needs the network's delegate, and no domain")]
+    NoDelegate { asset: String },
+    #[error("the native currency takes no authorization")]
+    NativeRoute,
 }
 
-fn parse(text: &str) -> Result<(Network, Stack), FileError> {
+fn parse(text: &str) -> Result<(Network, Own), FileError> {
     let file: File = toml::from_str(text)?;
     let rule = FinalityRule::of_keys(file.finality, file.confirmations, file.l1_blocks)?;
-    let Currency { symbol, decimals, source, eip7708_from } = file.native;
-    let mut assets = vec![Asset { id: AssetId::Native, symbol, decimals, from_block: 0 }];
-    for Token { symbol, contract: text, decimals, from } in file.assets {
-        assets.push(Asset { id: contract(&text)?, symbol, decimals, from_block: from });
+    let Currency { symbol, decimals, source, eip7708_from, route, first_cost } = file.native;
+    let delegate = file.delegate.map(contracts).transpose()?;
+    let by_delegate =
+        |asset: &str| delegate.map(Route::Delegate).ok_or_else(|| FileError::NoDelegate { asset: asset.to_owned() });
+    let route = match route {
+        Some(RouteName::Delegate) => Some(by_delegate(&symbol)?),
+        Some(RouteName::Erc3009) => return Err(FileError::NativeRoute),
+        None => None,
+    };
+    let mut assets = vec![Asset { id: AssetId::Native, symbol, decimals, from_block: 0, route }];
+    for Token { symbol, contract: text, decimals, from, route, domain } in file.assets {
+        let id = contract(&text)?;
+        let route = match (route, domain) {
+            (Some(RouteName::Erc3009), Some(Domain { name, version })) => Some(Route::Erc3009 { name, version }),
+            (Some(RouteName::Delegate), None) => Some(by_delegate(&text)?),
+            (Some(RouteName::Delegate), Some(_)) => return Err(FileError::NoDelegate { asset: text }),
+            (None, None) => None,
+            (Some(RouteName::Erc3009), None) | (None, Some(_)) => return Err(FileError::Route { contract: text }),
+        };
+        assets.push(Asset { id, symbol, decimals, from_block: from, route });
     }
     let tiers = file.tiers.into_iter().map(|keys| tier(keys, &assets)).collect::<Result<_, _>>()?;
+    let mut sending = Sending::usual(first_cost);
+    sending.raise_after_blocks = file.raise_after_blocks.unwrap_or(sending.raise_after_blocks);
     let network = Network {
         chain: file.chain,
         chain_ref: format!("eip155:{}", file.chain_id),
@@ -141,9 +231,21 @@ fn parse(text: &str) -> Result<(Network, Stack), FileError> {
         finality: Finality { rule, tiers },
         native: Native { source: source.into(), eip7708_from },
         wrapped: None,
+        sending,
         assets,
     };
-    Ok((network, file.stack))
+    Ok((network, Own { stack: file.stack, tip_least: file.tip_least_wei.unwrap_or(TIP_LEAST), delegate }))
+}
+
+fn contracts(of: Contracts) -> Result<Delegate, FileError> {
+    let Contracts { name: DelegateName::Metamask, implementation, manager, ids, times, executions } = of;
+    Ok(Delegate::Metamask {
+        implementation: address(&implementation)?,
+        manager: address(&manager)?,
+        ids: address(&ids)?,
+        times: address(&times)?,
+        executions: address(&executions)?,
+    })
 }
 
 fn tier(keys: TierKeys, assets: &[Asset]) -> Result<Tier, FileError> {
@@ -158,10 +260,14 @@ fn tier(keys: TierKeys, assets: &[Asset]) -> Result<Tier, FileError> {
 }
 
 fn contract(text: &str) -> Result<AssetId, FileError> {
+    address(text).map(AssetId::Token)
+}
+
+fn address(text: &str) -> Result<Address, FileError> {
     let refused = |reason: String| FileError::Contract { contract: text.to_owned(), reason };
     let address = Address::parse(Family::Evm, text).map_err(|error| refused(error.to_string()))?;
     let canonical = address.to_string();
-    if canonical == text { Ok(AssetId::Token(address)) } else { Err(refused(format!("write {canonical}"))) }
+    if canonical == text { Ok(address) } else { Err(refused(format!("write {canonical}"))) }
 }
 
 #[cfg(test)]
@@ -199,7 +305,7 @@ mod tests {
         for chain in Chain::ALL.into_iter().filter(|chain| chain.family() == Family::Evm) {
             let path = format!("{}/networks/{}.toml", env!("CARGO_MANIFEST_DIR"), chain.name().to_lowercase());
             let text = std::fs::read_to_string(path).unwrap();
-            assert_eq!(parse(&text).unwrap(), (network(chain).unwrap(), stack(chain)));
+            assert_eq!(parse(&text).unwrap(), (network(chain).unwrap(), own(chain)));
         }
     }
 
@@ -280,6 +386,73 @@ mod tests {
         let text = FILES[0].replacen("decimals = 6", "decimals = 6\nfrom = 6082465", 1);
         let from = parse(&text).unwrap().0.assets.into_iter().map(|asset| asset.from_block);
         assert_eq!(from.collect::<Vec<_>>(), [0, 6_082_465, 0, 0]);
+    }
+
+    #[test]
+    fn a_token_is_sent_by_the_route_that_its_file_names_with_the_domain_of_its_contract() {
+        let route = |text: &str| parse(text).map(|(network, _)| network.assets[1].route.clone());
+        let erc3009 = Route::Erc3009 { name: "USD Coin".to_owned(), version: "2".to_owned() };
+        assert_eq!(route(FILES[0]).unwrap(), Some(erc3009));
+        let (key, domain) = ("route = \"erc3009\"\n", "domain = { name = \"USD Coin\", version = \"2\" }\n");
+        let without = |left_out: &str| FILES[0].replacen(left_out, "", 1);
+        assert_eq!(route(&without(&format!("{key}{domain}"))).unwrap(), None);
+        for half in [without(key), without(domain)] {
+            let error = route(&half).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                "0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48: a route needs its domain, and a domain its route"
+            );
+        }
+        assert!(route(&FILES[0].replacen("erc3009", "permit", 1)).is_err());
+        assert!(route(&FILES[0].replacen(", version = \"2\"", "", 1)).is_err());
+    }
+
+    #[test]
+    fn the_native_currency_and_usdt_are_sent_by_the_delegate_that_is_published_for_the_network() {
+        let published = "metamask 0x63c0c19a282a1B52b07dD5a65b58948A07DAE32B \
+                         0xdb9B1e94B5b69Df7e401DDbedE43491141047dB3 0xC8B5D93463c893401094cc70e66A206fb5987997 \
+                         0x1046bb45C8d673d4ea75321280DB34899413c069 0x146713078D39eCC1F5338309c28405ccf85Abfbb";
+        for network in networks() {
+            let route = network.assets[0].route.clone().unwrap();
+            assert_eq!(route.to_string(), format!("delegate {published}"), "{}", network.chain);
+            assert_eq!(delegate(network.chain).map(Route::Delegate), Some(route));
+        }
+        let usdt = networks()[0].assets.iter().find(|asset| asset.symbol == "USDT").unwrap().route.clone();
+        assert_eq!(usdt, networks()[0].assets[0].route);
+        assert_eq!(delegate(Chain::SolanaMainnet), None);
+    }
+
+    #[test]
+    fn a_route_by_a_delegate_needs_the_delegate_of_the_file() {
+        let usdt = "decimals = 6\nroute = \"delegate\"";
+        let start = FILES[0].find("[delegate]").unwrap();
+        let end = FILES[0].find("# Circle's and Tether's").unwrap();
+        let without = FILES[0].replace(&FILES[0][start..end], "");
+        for (text, expected) in [
+            (without.clone(), "ETH: this route needs the network's delegate, and no domain"),
+            (
+                without.replacen("route = \"delegate\"\n", "", 1),
+                "0xdAC17F958D2ee523a2206206994597C13D831ec7: this route needs",
+            ),
+            (
+                FILES[0].replacen(usdt, &format!("{usdt}\ndomain = {{ name = \"A\", version = \"1\" }}"), 1),
+                "0xdAC17F958D2ee523a2206206994597C13D831ec7: this route needs",
+            ),
+            (FILES[0].replacen("route = \"delegate\"", "route = \"erc3009\"", 1), "the native currency takes no"),
+            (FILES[0].replacen("0xdb9B1e", "0xdB9B1e", 1), "is not in EIP-55"),
+            (FILES[0].replacen("\"metamask\"", "\"calibur\"", 1), "unknown variant"),
+        ] {
+            assert_ne!(text, FILES[0], "{expected}");
+            let error = parse(&text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn who_makes_a_block_is_offered_what_the_nodes_of_the_network_ask_for() {
+        assert_eq!(tip_least(Chain::PolygonMainnet), 25_000_000_000);
+        assert_eq!(tip_least(Chain::PolygonAmoy), 25_000_000_000);
+        assert_eq!(tip_least(Chain::BaseMainnet), TIP_LEAST);
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::legs::fees;
 use crate::legs::withdrawals;
 use crate::legs::{self, Rules};
 use crate::logs::Sources;
+use crate::pay::marks;
 use crate::polygon::{self, Place, RAW_TX};
 use crate::proof;
 use crate::signer;
@@ -341,6 +342,7 @@ impl Reader {
             debits: Debits::ByLegs,
             unattributed: Vec::new(),
             fees: fees::of_block(stack, &block, &receipts),
+            marks: marks::of_block(&self.rules, &block, &receipts),
             rejected: judged.rejected,
             fee_recipient: fees::recipient(stack, &block),
             proof: Proof::Roots,

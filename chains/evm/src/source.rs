@@ -4,12 +4,13 @@
 //! memory of what was read, except the newest block's hash and the blocks that wait to be traced.
 
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use landfall_chain::{
     AccountState, Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef,
-    BlockSource, Candidates, Endpoints, Family, Fate, Finality, FinalityRule, Found, Header, HoldingSource, Holdings,
-    Lane, Legs, Network, Payer, Read, ReadProof, Search, SourceError, Tag, Tip, TxRef, Watched,
+    BlockSource, Candidates, Delegate, Endpoints, Family, Fate, Finality, FinalityRule, Found, Header, HoldingSource,
+    Holdings, Lane, Legs, Network, Payer, Read, ReadProof, Search, SourceError, Tag, Tip, TxRef, Watched,
 };
 use landfall_rpc::{EndpointUrl, Need, Timings};
 use tokio::sync::Notify;
@@ -26,6 +27,7 @@ use crate::kept::{Kept, ProvedBlock};
 use crate::legs::Rules;
 use crate::logs::{LOGS, Sources};
 use crate::networks;
+use crate::pay::trial::RECIPIENT_GAS_MAX;
 use crate::polygon::RAW_LAST;
 use crate::read::{BLOCKS_MAX, RECEIPTS, Reader};
 use crate::stack::Stack;
@@ -42,6 +44,8 @@ pub struct EvmSource {
     pool: Arc<Pool>,
     /// The newest block that a tip named: it can be asked for by hash.
     reported: Mutex<Option<BlockRef>>,
+    /// A payment of native currency to its recipient may take so much gas.
+    recipient_gas_max: AtomicU64,
 }
 
 impl EvmSource {
@@ -77,6 +81,7 @@ impl EvmSource {
             kept: Kept::default(),
             pool,
             reported: Mutex::new(None),
+            recipient_gas_max: AtomicU64::new(RECIPIENT_GAS_MAX),
         })
     }
 
@@ -87,6 +92,11 @@ impl EvmSource {
     /// More than are configured, and zero.
     pub fn set_agree(&self, agree: usize) -> Result<(), EvmError> {
         Ok(self.pool.set_agree(agree)?)
+    }
+
+    /// Sets how much gas a payment of native currency to its recipient may take; what takes more is not signed.
+    pub fn set_recipient_gas_max(&self, gas: u64) {
+        self.recipient_gas_max.store(gas, Ordering::Relaxed);
     }
 
     /// The states of the endpoints; clones share them.
@@ -215,6 +225,18 @@ impl HoldingSource for EvmSource {
 }
 
 impl EvmSource {
+    pub(crate) fn delegates(&self) -> &[Delegate] {
+        &self.reader.rules.delegates
+    }
+
+    pub(crate) fn recipient_gas_max(&self) -> u64 {
+        self.recipient_gas_max.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     /// What an endpoint should serve to have whole blocks read from it.
     fn whole_blocks(&self) -> &'static [&'static str] {
         match self.reader.rules.stack {

@@ -6,6 +6,7 @@
 //!   - `poll`, `wake`: how one poll went; connections that only say when to poll
 //!   - `agree`, `branches`, `heads`: what is agreed on as final, which branch they follow, who leads
 //!   - `reads`, `outcome`, `fates`: who serves a read, how it went, what became of a transaction
+//!   - `broadcast`: who is handed a transaction
 //! - `http`: batches over HTTP, the answers in them (`envelope`), and what of a failure may be reported (`answer`)
 //! - `limits`: what a node or provider means when it refuses
 //! - `dialect`: what only a family of chains can say: how to poll, what a report makes final, how bad a failure is
@@ -30,6 +31,7 @@ pub use http::answer::{Answer, Raw};
 pub use http::{Call, NodeError};
 pub use limits::{Codes, Limit};
 pub use pool::Pool;
+pub use pool::broadcast::{Words, refusal};
 pub use pool::endpoint::Endpoint;
 pub use pool::places::EndpointUrl;
 pub use pool::reads::{Need, Responses};

@@ -13,7 +13,7 @@ pub enum Fault {
     Refuse,
     /// It answers after this time.
     Late(Duration),
-    /// Blocks: it answers with what they were when it was asked, but not before [`crate::SimChain::release`].
+    /// It answers not before [`crate::SimChain::release`]; a call for blocks with what they were when it was asked.
     Held,
     /// It answers with nothing: no headers, no blocks, an unknown fate. A tip has no empty answer and fails.
     Empty,

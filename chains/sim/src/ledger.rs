@@ -5,14 +5,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_chain::{
-    Address, AssetFacts, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Debits, Fee, Header, Inside, Lane, Proof,
-    Rejected, SenderRule, Signers, TxId, TxLife, TxRef, U256, Verdict, number_equal_legs,
+    Address, AssetFacts, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Debits, Fee, Header, Inside, Lane, Mark,
+    Proof, Rejected, SenderRule, Signers, TxId, TxLife, TxRef, U256, Verdict, number_equal_legs,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::sync::Notify;
 
 use crate::Fault;
+use crate::pay::Paying;
 
 const GENESIS_SECS: u64 = 1_700_000_000;
 const BLOCK_SECS: u64 = 12;
@@ -46,6 +47,10 @@ pub struct SimTx {
     /// What every tracer reports in place of the legs that only a trace shows, where tracers are wrong; the legs stay
     /// the truth.
     pub misreported: Option<Vec<SimLeg>>,
+    /// Uses of intents.
+    pub marks: Vec<Mark>,
+    /// Who pays for it; of one without a nonce it stands nowhere else.
+    pub fee_payer: Address,
 }
 
 /// A mined block.
@@ -108,6 +113,7 @@ pub(crate) struct State {
     /// What balances changed by without a leg: in which block, whose, of what.
     shifts: Vec<(u64, Address, AssetId, i64)>,
     before_call: Option<BeforeCall>,
+    pub(crate) paying: Paying,
 }
 
 impl SimLeg {
@@ -130,13 +136,12 @@ impl SimLeg {
 
 impl SimTx {
     fn paid(&self) -> Option<Fee> {
-        match self.tx.life {
-            TxLife::Nonce { signer, .. } => {
-                let (amount, proved) = (self.reported_fee.unwrap_or(self.fee), self.reported_fee.is_none());
-                Some(Fee { tx: self.tx, payer: signer, amount, proved })
-            }
-            TxLife::Block => None,
-        }
+        let payer = match self.tx.life {
+            TxLife::Nonce { signer, .. } => signer,
+            TxLife::Block => self.fee_payer,
+        };
+        let (amount, proved) = (self.reported_fee.unwrap_or(self.fee), self.reported_fee.is_none());
+        Some(Fee { tx: self.tx, payer, amount, proved })
     }
 
     /// A transaction with an id of its own: `signer` and `nonce` make it.
@@ -146,7 +151,16 @@ impl SimTx {
         id[..20].copy_from_slice(&signer_bytes[..20]);
         id[24..].copy_from_slice(&nonce.to_be_bytes());
         let tx = TxRef { id: TxId::Evm(id), life: TxLife::Nonce { signer, nonce } };
-        SimTx { tx, legs, fee: U256::from(FEE), reported_fee: None, rejected: Vec::new(), misreported: None }
+        SimTx {
+            tx,
+            legs,
+            fee: U256::from(FEE),
+            reported_fee: None,
+            rejected: Vec::new(),
+            misreported: None,
+            marks: Vec::new(),
+            fee_payer: signer,
+        }
     }
 
     /// The same, of which every tracer reports `legs` and not what moved inside.
@@ -169,7 +183,13 @@ impl SimTx {
     pub fn replaced_by(&self, legs: Vec<SimLeg>) -> Self {
         let TxId::Evm(mut id) = self.tx.id else { return self.clone() };
         id[20] = id[20].wrapping_add(1);
-        SimTx { tx: TxRef { id: TxId::Evm(id), ..self.tx }, legs, rejected: Vec::new(), ..self.clone() }
+        SimTx {
+            tx: TxRef { id: TxId::Evm(id), ..self.tx },
+            legs,
+            rejected: Vec::new(),
+            marks: Vec::new(),
+            ..self.clone()
+        }
     }
 }
 
@@ -212,6 +232,7 @@ impl SimChain {
             holdings_reported: 0,
             shifts: Vec::new(),
             before_call: None,
+            paying: Paying::new(),
         })))
     }
 
@@ -245,7 +266,8 @@ impl SimChain {
         let mut state = self.lock();
         let keep = state.blocks.partition_point(|block| block.header.block.number <= number).max(1);
         let dropped = state.blocks.split_off(keep);
-        let txs = dropped.iter().flat_map(|block| block.txs.clone()).collect();
+        let txs: Vec<SimTx> = dropped.iter().flat_map(|block| block.txs.clone()).collect();
+        state.paying.pool_again(&txs);
         if !dropped.is_empty() {
             state.dropped = dropped;
         }
@@ -463,6 +485,11 @@ impl SimBlock {
             debits: Debits::ByLegs,
             unattributed: Vec::new(),
             fees: if lane == Lane::Block { self.txs.iter().filter_map(SimTx::paid).collect() } else { Vec::new() },
+            marks: if lane == Lane::Block {
+                self.txs.iter().flat_map(|tx| tx.marks.clone()).collect()
+            } else {
+                Vec::new()
+            },
             rejected: rejected.map(|(tx, leg, verdict)| Rejected { transfer: leg.transfer(tx), verdict }).collect(),
             fee_recipient: self.fee_recipient,
             proof: if lane == Lane::Block { Proof::Roots } else { Proof::OneEndpoint },

@@ -8,9 +8,11 @@
 
 mod fault;
 mod ledger;
+mod pay;
 mod pool;
 mod source;
 
 pub use fault::Fault;
 pub use ledger::{SimBlock, SimChain, SimLeg, SimTx, WEALTH};
+pub use pay::{Payment, SendFault, SimSigner};
 pub use pool::{Lie, SimPool};

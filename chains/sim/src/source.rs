@@ -59,8 +59,7 @@ impl BlockSource for SimChain {
             reported.into_iter().map(|block| state.read(block, read, fault)).collect()
         };
         if fault == Some(Fault::Held) {
-            let release = Arc::clone(&self.lock().release);
-            release.notified().await;
+            self.released().await;
         }
         let hangs = self.lock().second_hangs;
         if hangs && read.lane == Lane::Traces && read.proof == ReadProof::Full {
@@ -179,8 +178,22 @@ impl HoldingSource for SimChain {
 }
 
 impl SimChain {
-    async fn call(&self) -> Result<Option<Fault>, SourceError> {
+    pub(crate) async fn call(&self) -> Result<Option<Fault>, SourceError> {
         self.take(Lane::Block, |state| state.faults.pop_front()).await
+    }
+
+    /// A call of who sends. While it is held, it has not been answered.
+    pub(crate) async fn call_to_pay(&self) -> Result<Option<Fault>, SourceError> {
+        let fault = self.call().await?;
+        if fault == Some(Fault::Held) {
+            self.released().await;
+        }
+        Ok(fault)
+    }
+
+    async fn released(&self) {
+        let release = Arc::clone(&self.lock().release);
+        release.notified().await;
     }
 
     async fn call_for_traces(&self) -> Result<Option<Fault>, SourceError> {

@@ -3,6 +3,7 @@
 //! Each of the two token programs leads to another address. What lies elsewhere belongs to the owner too, but nobody
 //! sends there by the rules, and whoever set it up may still control it.
 
+use landfall_chain::{Address, Route};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use solana_address::bytes_are_curve_point;
@@ -19,7 +20,7 @@ pub enum TokenProgram {
 pub(crate) const SPL_TOKEN: &str = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA";
 pub(crate) const TOKEN_2022: &str = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb";
 /// `ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL`
-const ATA_PROGRAM: [u8; 32] = [
+pub(crate) const PROGRAM: [u8; 32] = [
     140, 151, 37, 143, 78, 36, 137, 241, 187, 61, 16, 41, 20, 142, 13, 131, 11, 90, 19, 153, 218, 255, 16, 132, 4, 142,
     123, 216, 219, 233, 248, 89,
 ];
@@ -57,6 +58,23 @@ impl TokenProgram {
             _ => None,
         }
     }
+
+    /// Its address.
+    pub const fn key(self) -> [u8; 32] {
+        match self {
+            TokenProgram::SplToken => SPL_TOKEN_KEY,
+            TokenProgram::Token2022 => TOKEN_2022_KEY,
+        }
+    }
+
+    /// How a mint of it is sent.
+    pub const fn route(self, decimals: u8) -> Route {
+        Route::Guard { program: Some(Address::Solana(self.key())), decimals }
+    }
+
+    pub(crate) fn of_key(key: &[u8; 32]) -> Option<Self> {
+        TokenProgram::ALL.into_iter().find(|program| program.key() == *key)
+    }
 }
 
 /// The owner's associated token account of `mint`: the first of the [`hashes`] that is no point on the curve
@@ -77,12 +95,8 @@ pub(crate) fn is_of(account: &[u8; 32], owner: &[u8; 32], program: TokenProgram,
 
 /// The hashes of these, from bump 255 down.
 fn hashes(owner: &[u8; 32], program: TokenProgram, mint: &[u8; 32]) -> impl Iterator<Item = [u8; 32]> {
-    let program = match program {
-        TokenProgram::SplToken => &SPL_TOKEN_KEY,
-        TokenProgram::Token2022 => &TOKEN_2022_KEY,
-    };
-    let seeds = Sha256::new().chain_update(owner).chain_update(program).chain_update(mint);
-    let of_bump = move |bump| seeds.clone().chain_update([bump]).chain_update(ATA_PROGRAM).chain_update(DERIVED);
+    let seeds = Sha256::new().chain_update(owner).chain_update(program.key()).chain_update(mint);
+    let of_bump = move |bump| seeds.clone().chain_update([bump]).chain_update(PROGRAM).chain_update(DERIVED);
     (0..=u8::MAX).rev().map(move |bump| of_bump(bump).finalize().into())
 }
 
@@ -93,7 +107,7 @@ mod tests {
 
     #[test]
     fn the_programs_are_those_of_their_names() {
-        assert_eq!(base58::key("ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL"), Some(ATA_PROGRAM));
+        assert_eq!(base58::key("ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL"), Some(PROGRAM));
         assert_eq!(base58::key(SPL_TOKEN), Some(SPL_TOKEN_KEY));
         assert_eq!(base58::key(TOKEN_2022), Some(TOKEN_2022_KEY));
         assert_eq!(TokenProgram::of(SPL_TOKEN), Some(TokenProgram::SplToken));

@@ -121,13 +121,16 @@ impl Dialect for Solana {
             | SolanaError::MintUnreported { .. }
             | SolanaError::BlocksDiffer { .. }
             | SolanaError::SlotsDiffer { .. }
-            | SolanaError::Unlisted { .. } => Fault::Failing,
+            | SolanaError::Unlisted { .. }
+            | SolanaError::GuardUnreported { .. } => Fault::Failing,
             SolanaError::NotSolana { .. }
             | SolanaError::Foreign { .. }
             | SolanaError::NotListed { .. }
             | SolanaError::ForeignAddress { .. }
             | SolanaError::NoHistory { .. }
-            | SolanaError::NoBalances { .. } => Fault::Permanent,
+            | SolanaError::NoBalances { .. }
+            | SolanaError::OtherChain { .. }
+            | SolanaError::NoPayment { .. } => Fault::Permanent,
         }
     }
 

@@ -4,12 +4,13 @@
 //! - the block's place and its parent's
 //! - of each transaction its signature, whether it failed, its fee and who paid that
 //! - the lamports of each account that changed or holds tokens
+//! - where an account came into being, all who signed
 //! - what token accounts held, with mint, owner, program and decimals
 //!
 //! It leaves out what honest nodes report differently: the order of token balances, the block's time, the text of an
 //! error, fields that only some report, and accounts that were only read. A missing program is the one that it counts
 //! as (`rules`); what a closed account is still reported to hold counts as nothing (`tx`). Promises: whatever changes
-//! a credit, a debit, a fee or a sender changes the digest. Nobody finds two blocks with one digest (BLAKE3 over
+//! a credit, a debit, a fee, a sender or a mark changes the digest. Nobody finds two blocks with one digest (BLAKE3 over
 //! lengths and values; a digest is compared and never kept beyond the process).
 
 use landfall_chain::{BlockRef, Header};
@@ -77,6 +78,12 @@ impl<'r> Digester<'r> {
             self.effects.number(before);
             self.effects.number(after);
             its.iter().for_each(|holding| self.holding(holding));
+        }
+        if !tx.failed && tx.makes_accounts() {
+            for signer in tx.signers() {
+                self.effects.byte(4);
+                self.effects.word(signer);
+            }
         }
         // No account begins with it: one transaction's end is never another one's middle.
         self.effects.byte(0);

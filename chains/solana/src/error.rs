@@ -8,6 +8,8 @@
 use landfall_chain::{Address, BlockRef, Chain, SourceError, TxId};
 use landfall_rpc::RpcError;
 
+use crate::pay::PayError;
+
 /// A failure of this crate.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SolanaError {
@@ -76,6 +78,14 @@ pub enum SolanaError {
         "{chain}: what an account holds cannot be proved: getBalance tells one node's word of now, and no block covers it"
     )]
     NoBalances { chain: Chain },
+    #[error("{chain}: an intent for {chain_ref} is none of this chain")]
+    OtherChain { chain: Chain, chain_ref: String },
+    #[error("{chain}: {error}")]
+    NoPayment { chain: Chain, error: PayError },
+    #[error(
+        "{chain}: whether guard {guard} is there at slot {slot}, and who made it, must be reported alike by {agree} endpoints; {reports}; {missing}"
+    )]
+    GuardUnreported { chain: Chain, guard: Address, slot: u64, agree: usize, reports: String, missing: String },
 }
 
 impl SolanaError {
@@ -89,7 +99,8 @@ impl SolanaError {
             | SolanaError::BlocksDiffer { .. }
             | SolanaError::SlotsDiffer { .. }
             | SolanaError::Unlisted { .. }
-            | SolanaError::Outvoted { .. } => false,
+            | SolanaError::Outvoted { .. }
+            | SolanaError::GuardUnreported { .. } => false,
             SolanaError::NotSolana { .. }
             | SolanaError::WrongChain { .. }
             | SolanaError::UpgradeNeeded { .. }
@@ -98,7 +109,9 @@ impl SolanaError {
             | SolanaError::NotListed { .. }
             | SolanaError::ForeignAddress { .. }
             | SolanaError::NoHistory { .. }
-            | SolanaError::NoBalances { .. } => true,
+            | SolanaError::NoBalances { .. }
+            | SolanaError::OtherChain { .. }
+            | SolanaError::NoPayment { .. } => true,
         }
     }
 }

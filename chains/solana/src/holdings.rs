@@ -34,9 +34,9 @@ const TOKEN_ACCOUNT_BYTES: usize = 165;
 const STATES: [u8; 2] = [1, 2];
 
 #[derive(Deserialize)]
-struct AccountsResponse {
+pub(crate) struct AccountsResponse {
     context: Context,
-    value: Vec<Option<Account>>,
+    pub(crate) value: Vec<Option<Account>>,
 }
 
 #[derive(Deserialize)]
@@ -46,8 +46,8 @@ struct Context {
 
 /// The data is the text, and how it is written: as far as a token account goes.
 #[derive(Deserialize)]
-struct Account {
-    lamports: u64,
+pub(crate) struct Account {
+    pub(crate) lamports: u64,
     owner: String,
     data: (String, String),
 }
@@ -192,7 +192,11 @@ async fn of_endpoint(endpoint: &Endpoint, wanted: &[Wanted], reached: u64) -> Re
 }
 
 /// The accounts, all of one final slot that is not below `reached`, by the endpoint's own view.
-async fn read_accounts(endpoint: &Endpoint, keys: &[[u8; 32]], reached: u64) -> Result<AccountsResponse, SolanaError> {
+pub(crate) async fn read_accounts(
+    endpoint: &Endpoint,
+    keys: &[[u8; 32]],
+    reached: u64,
+) -> Result<AccountsResponse, SolanaError> {
     let names: Vec<String> = keys.iter().map(|key| bs58::encode(key).into_string()).collect();
     let how = json!({
         "commitment": "finalized", "encoding": "base64", "minContextSlot": reached,

@@ -20,6 +20,7 @@
 //!   for plain blocks
 //! - `credit`: what each owner gained and lost, and which of it is a credit (`native`, `tokens`)
 //! - `instructions`: the few instructions that move value, for naming a sender and nothing else
+//! - [`pay`]: money out: the transaction that makes a guard and pays, and what blocks show of it
 //! - `ata`, `base58`: where an owner's tokens belong; keys as text
 //!
 //! Promises: credits are net changes of balances, never instructions or logs; integers only; an answer that is not
@@ -32,6 +33,7 @@ pub mod links;
 pub mod mint;
 pub mod networks;
 pub mod options;
+pub mod pay;
 pub mod reaction;
 pub mod read;
 pub mod rules;

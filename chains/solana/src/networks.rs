@@ -5,7 +5,8 @@
 //! A new token is a change to these files and to no code.
 
 use landfall_chain::{
-    Address, Asset, AssetId, BlockHash, Chain, Family, Finality, FinalityRule, Native, Network, RuleError, RuleName,
+    Address, Asset, AssetId, BlockHash, Chain, Family, Finality, FinalityRule, Native, Network, Route, RuleError,
+    RuleName, Sending,
 };
 use serde::Deserialize;
 
@@ -70,6 +71,14 @@ struct Currency {
     symbol: String,
     decimals: u8,
     wrapped: Wrapped,
+    route: Option<RouteName>,
+    first_cost: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RouteName {
+    Guard,
 }
 
 #[derive(Deserialize)]
@@ -82,6 +91,7 @@ struct Token {
     /// The first slot in which the mint is this asset.
     #[serde(default)]
     from: u64,
+    route: Option<RouteName>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -98,13 +108,15 @@ fn parse(text: &str) -> Result<Facts, FileError> {
     let file: File = toml::from_str(text)?;
     let genesis = base58::key(&file.genesis).ok_or_else(|| FileError::Key(file.genesis.clone()))?;
     let reference: String = file.genesis.chars().take(REFERENCE_CHARS).collect();
-    let Currency { symbol, decimals, wrapped } = file.native;
-    let mut assets = vec![Asset { id: AssetId::Native, symbol, decimals, from_block: 0 }];
+    let Currency { symbol, decimals, wrapped, route, first_cost } = file.native;
+    let route = route.map(|RouteName::Guard| Route::Guard { program: None, decimals });
+    let mut assets = vec![Asset { id: AssetId::Native, symbol, decimals, from_block: 0, route }];
     let mut programs = Vec::with_capacity(file.assets.len());
-    for Token { symbol, mint, program, decimals, from } in file.assets {
+    for Token { symbol, mint, program, decimals, from, route } in file.assets {
         let mint = Address::parse(Family::Solana, &mint).map_err(|_| FileError::Key(mint))?;
         let id = AssetId::Token(mint);
-        assets.push(Asset { id, symbol, decimals, from_block: from });
+        let route = route.map(|RouteName::Guard| program.route(decimals));
+        assets.push(Asset { id, symbol, decimals, from_block: from, route });
         programs.push((id, program));
     }
     let network = Network {
@@ -115,6 +127,7 @@ fn parse(text: &str) -> Result<Facts, FileError> {
         // Balances show all of it: there is nothing to trace.
         native: Native::TOP_LEVEL,
         wrapped: Address::parse(Family::Solana, WRAPPED_SOL).ok().map(AssetId::Token),
+        sending: Sending::usual(first_cost),
         assets,
     };
     Ok(Facts { network, genesis: BlockHash(genesis), wrapped, programs })

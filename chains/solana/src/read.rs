@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use landfall_chain::{
-    Address, Block, BlockHash, BlockRef, Debits, Fee, Header, Legs, Proof, Signers, TxId, TxLife, TxRef, U256,
+    Address, Block, BlockHash, BlockRef, Debits, Fee, Header, Legs, Mark, Proof, Signers, TxId, TxLife, TxRef, U256,
 };
 
 use serde::de::DeserializeSeed;
@@ -19,6 +19,7 @@ use crate::base58;
 use crate::credit::{Judge, address};
 use crate::digest::{Digest, Digester};
 use crate::error::Unusable;
+use crate::pay::marks;
 use crate::rules::Rules;
 use crate::scan;
 use crate::tx::Tx;
@@ -56,7 +57,7 @@ pub fn block(rules: &Rules, answer: &str, asked: &Asked) -> Result<Candidate, Un
         None => parsed(rules, text, asked)?,
     };
     let header = header_of(wire, asked.slot, asked.time_secs)?;
-    let Taken { txs, fees, judge, digester, .. } = taken;
+    let Taken { txs, fees, marks, judge, digester, .. } = taken;
     let (judged, digest) = (judge.finish(), digester.finish(&header));
     let block = Block {
         header,
@@ -65,6 +66,7 @@ pub fn block(rules: &Rules, answer: &str, asked: &Asked) -> Result<Candidate, Un
         debits: Debits::Net(judged.debits),
         unattributed: judged.unattributed,
         fees,
+        marks,
         rejected: judged.rejected,
         fee_recipient: None,
         proof: Proof::OneEndpoint,
@@ -102,11 +104,14 @@ fn parsed<'a, 'r>(rules: &'r Rules, text: &'a str, asked: &Asked) -> Result<(Wir
 
 /// What was taken in of a block's transactions, one after the other.
 struct Taken<'r> {
+    rules: &'r Rules,
+    slot: u64,
     /// How many stood there, also of those that did so before.
     count: usize,
     txs: Vec<TxId>,
     seen: HashMap<[u8; 64], Seen>,
     fees: Vec<Fee>,
+    marks: Vec<Mark>,
     judge: Judge<'r>,
     digester: Digester<'r>,
 }
@@ -128,9 +133,9 @@ struct Record {
 
 impl<'r> Taken<'r> {
     fn new(rules: &'r Rules, asked: &Asked) -> Self {
-        let (txs, seen, fees) = (Vec::new(), HashMap::new(), Vec::new());
+        let (txs, seen, fees, marks) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
         let (judge, digester) = (Judge::new(rules, asked.slot, asked.legs), Digester::new(rules));
-        Taken { count: 0, txs, seen, fees, judge, digester }
+        Taken { rules, slot: asked.slot, count: 0, txs, seen, fees, marks, judge, digester }
     }
 
     fn take(&mut self, wire: &WireTx<'_>) -> Result<(), Unusable> {
@@ -149,6 +154,7 @@ impl<'r> Taken<'r> {
                     // Nothing is covered by a root here.
                     self.fees.push(Fee { tx: reference, payer, amount: U256::from(tx.fee), proved: false });
                 }
+                self.marks.extend(marks::of_tx(self.rules, &tx, reference, self.slot)?);
                 self.judge.tx(&tx, reference)
             }
             Entry::Occupied(mut entry) => {
@@ -163,7 +169,11 @@ impl<'r> Taken<'r> {
                 }
                 *seen = Seen { last: record, has_succeeded: seen.has_succeeded || !tx.failed };
                 self.pay_again(reference, &record);
-                if tx.failed { Ok(()) } else { self.judge.tx_that_failed_before(&tx, reference) }
+                if tx.failed {
+                    return Ok(());
+                }
+                self.marks.extend(marks::of_tx(self.rules, &tx, reference, self.slot)?);
+                self.judge.tx_that_failed_before(&tx, reference)
             }
         }
     }

@@ -160,6 +160,7 @@ impl BlockSource for SolanaSource {
                 block.debits = Debits::Net(Vec::new());
                 block.unattributed.clear();
                 block.fees.clear();
+                block.marks.clear();
                 block.rejected.clear();
             }
         }

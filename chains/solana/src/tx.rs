@@ -14,6 +14,8 @@ pub(crate) struct Tx<'a> {
     pub(crate) signature: &'a str,
     /// Those from lookup tables, too. The first paid the fee.
     pub(crate) keys: Vec<&'a str>,
+    /// How many of them signed: the first ones.
+    signers: usize,
     pub(crate) failed: bool,
     pub(crate) fee: u64,
     /// By account, in lamports.
@@ -66,7 +68,8 @@ impl<'a> Tx<'a> {
             // Nodes list them in no fixed order, and identities of debits depend on it.
             tokens[first..].sort_unstable_by_key(|holding| holding.account);
         }
-        let mut tx = Tx { index, signature, keys, failed: meta.failed, fee: meta.fee, pre, post, tokens };
+        let signers = wire.transaction.signatures.len();
+        let mut tx = Tx { index, signature, keys, signers, failed: meta.failed, fee: meta.fee, pre, post, tokens };
         if tx.tokens.iter().any(|holding| tx.is_closed(holding)) {
             let reported = tx.tokens.iter().filter(|holding| tx.says_something(holding)).copied().collect();
             tx.tokens = reported;
@@ -89,6 +92,23 @@ impl<'a> Tx<'a> {
     pub(crate) fn lamports_change(&self, account: usize) -> i128 {
         let change = i128::from(self.post[account]) - i128::from(self.pre[account]);
         if account == 0 { change + i128::from(self.fee) } else { change }
+    }
+
+    /// The accounts that signed it: each has a signature, in the order of the accounts.
+    pub(crate) fn signers(&self) -> &[&'a str] {
+        &self.keys[..self.signers.min(self.keys.len())]
+    }
+
+    /// Whether an account came into being that is no token account.
+    pub(crate) fn makes_accounts(&self) -> bool {
+        self.made().next().is_some()
+    }
+
+    /// The accounts that had no lamports before, and have some after it, but for token accounts.
+    pub(crate) fn made(&self) -> impl Iterator<Item = &'a str> {
+        let is_made =
+            |account: &usize| self.pre[*account] == 0 && self.post[*account] > 0 && !self.is_token_account(*account);
+        (0..self.keys.len()).filter(is_made).map(|account| self.keys[account])
     }
 
     /// Who owned the token account before, or after where it was made here. `None` when it is no token account, or its

@@ -5,13 +5,14 @@
 //! and failing (`settle`, `witness`).
 
 use landfall_chain::{
-    Address, Asset, AssetTransfer, Header, Lane, Network, Payer, SenderRule, Signers, SourceError, TxId, TxLife, TxRef,
+    Address, Asset, AssetTransfer, Chain, Header, Lane, Network, Payer, SenderRule, Signers, SourceError, TxId, TxLife,
+    TxRef,
 };
 use tracing::info;
 
 use crate::deposit::{Deposit, DepositStatus, Leg, LegHash};
 use crate::event::Event;
-use crate::store::{StoreError, Tx, accounts, deposits, events, witnesses};
+use crate::store::{StoreError, Tx, accounts, deposits, events, transfers, wallets, witnesses};
 use crate::time::Timestamp;
 use crate::watcher::TickError;
 
@@ -70,7 +71,12 @@ impl<'a> WatchedLeg<'a> {
                     deposits::set_status(tx, &deposit, DepositStatus::Failed).await?;
                     (deposit, true)
                 }
-                DepositStatus::Pending => (paid_by(tx, deposit, self.transfer.payer()).await?, false),
+                DepositStatus::Pending => {
+                    let was_silent = deposit.is_self_transfer;
+                    let deposit = paid_by(tx, deposit, self.transfer.payer()).await?;
+                    let is_announced_now = was_silent && !deposit.is_self_transfer;
+                    (deposit, is_announced_now)
+                }
                 DepositStatus::Confirmed => (deposit, false),
             },
         };
@@ -90,6 +96,8 @@ impl<'a> WatchedLeg<'a> {
             StoreError::Inconsistent { what: "watch list", reason }
         })?;
         let source_account_id = accounts::owner(tx, network.chain, &transfer.sender).await?;
+        let is_of_one = source_account_id.as_ref() == Some(&account_id);
+        let is_self_transfer = is_self_transfer(tx, network.chain, transfer, is_of_one).await?;
         Ok(Deposit {
             id: leg_hash.deposit_id(),
             leg_hash,
@@ -108,6 +116,7 @@ impl<'a> WatchedLeg<'a> {
             status: DepositStatus::Pending,
             created_at: Timestamp::from_secs(header.time_secs),
             confirmed_at: None,
+            is_self_transfer,
         })
     }
 }
@@ -131,15 +140,44 @@ pub(in crate::watcher) async fn paid_by(tx: &mut Tx, deposit: Deposit, payer: Pa
     let source_account_id = accounts::owner(tx, deposit.chain, &sender).await?;
     let is_known =
         (deposit.sender, deposit.sender_rule) == (sender, rule) && deposit.source_account_id == source_account_id;
-    let deposit = Deposit { sender, sender_rule: rule, source_account_id, ..deposit };
+    let shown = AssetTransfer {
+        tx: deposit.tx,
+        asset: deposit.asset,
+        sender,
+        sender_rule: rule,
+        recipient: deposit.recipient,
+        amount: deposit.amount,
+        nth: deposit.nth,
+    };
+    let is_of_one = source_account_id.as_ref() == Some(&deposit.account_id);
+    // What was announced stays a deposit.
+    let is_self_transfer = deposit.is_self_transfer && is_self_transfer(tx, deposit.chain, &shown, is_of_one).await?;
+    let deposit = Deposit { sender, sender_rule: rule, source_account_id, is_self_transfer, ..deposit };
     if !is_known {
         deposits::set_sender(tx, &deposit).await?;
     }
     Ok(deposit)
 }
 
+/// Whether the leg only moves an account's money between two addresses whose keys are held here. Only our own signature can
+/// make one, so nobody hides a deposit behind it. Who is named without having signed counts as nobody: then our own record
+/// of the transaction decides. `is_of_one`: sender and recipient are the same account's on this chain.
+async fn is_self_transfer(tx: &mut Tx, chain: Chain, leg: &AssetTransfer, is_of_one: bool) -> Result<bool, StoreError> {
+    match leg.sender_rule {
+        SenderRule::Reported | SenderRule::OnlyPayer | SenderRule::Instruction => {
+            Ok(is_of_one && wallets::are_of_one(tx, &leg.sender, &leg.recipient).await?)
+        }
+        SenderRule::FeePayer | SenderRule::StandIn | SenderRule::Mint => {
+            transfers::is_sweep(tx, chain, &leg.tx.id, (&leg.recipient, &leg.amount)).await
+        }
+    }
+}
+
 /// Writes the event of the status that `deposit` has just entered.
 pub(in crate::watcher) async fn announce(tx: &mut Tx, deposit: &Deposit, now: Timestamp) -> Result<(), StoreError> {
+    if deposit.is_self_transfer {
+        return Ok(());
+    }
     let history = events::History::of(tx, deposit.id).await?;
     let event = Event::entered(deposit, history.entries(deposit.status));
     events::append(tx, &event, &history, now).await

@@ -5,7 +5,7 @@
 //! It carries the number of the list that it was selected from. Only with the list's newest number may the block be
 //! recorded (see `record`). If the list has grown, the block is selected anew.
 
-use landfall_chain::{Address, AssetTransfer, Fee, Header, Network, Proof, Rejected, Signers};
+use landfall_chain::{Address, AssetTransfer, Fee, Header, Mark, Network, Proof, Rejected, Signers};
 
 use crate::store::cursors::Cursor;
 use crate::watcher::books::leg::{WatchedLeg, leg_of};
@@ -23,6 +23,8 @@ pub(in crate::watcher) struct Matched {
     pub(in crate::watcher) debits: Vec<AssetTransfer>,
     /// Fees that watched addresses paid.
     pub(in crate::watcher) fees: Vec<Fee>,
+    /// Uses of intents of watched addresses.
+    pub(in crate::watcher) marks: Vec<Mark>,
     /// What came to watched addresses and is no deposit.
     pub(in crate::watcher) arrivals: Vec<Rejected>,
 }
@@ -62,7 +64,7 @@ impl Matched {
     pub(in crate::watcher) fn keep(&mut self, wanted: impl Fn(&Address) -> bool) {
         self.legs.retain(|leg| wanted(&leg.recipient));
         if !self.movers().any(wanted) {
-            (self.debits, self.fees, self.arrivals) = Default::default();
+            (self.debits, self.fees, self.marks, self.arrivals) = Default::default();
         }
     }
 
@@ -78,11 +80,12 @@ impl Matched {
         self
     }
 
-    /// Whose debits, fees, and arrivals that are no deposits, are in the block.
+    /// Whose debits, fees, marks, and arrivals that are no deposits, are in the block.
     fn movers(&self) -> impl Iterator<Item = &Address> {
         let debited = self.debits.iter().map(|debit| &debit.sender);
         let paid = self.fees.iter().map(|fee| &fee.payer);
-        debited.chain(paid).chain(self.arrivals.iter().map(|rejected| &rejected.transfer.recipient))
+        let marked = self.marks.iter().map(|mark| &mark.payer);
+        debited.chain(paid).chain(marked).chain(self.arrivals.iter().map(|rejected| &rejected.transfer.recipient))
     }
 }
 
@@ -103,9 +106,10 @@ mod tests {
     fn matched(legs: &[u8], debits: Vec<AssetTransfer>) -> Matched {
         let block = BlockRef { number: 5, hash: BlockHash([5; 32]) };
         let header = Header { block, parent: block, time_secs: 0 };
-        let (proof, signers, fees, arrivals) = (Proof::OneEndpoint, Signers::default(), Vec::new(), Vec::new());
+        let (proof, signers) = (Proof::OneEndpoint, Signers::default());
+        let (fees, marks, arrivals) = (Vec::new(), Vec::new(), Vec::new());
         let legs = legs.iter().map(|to| leg(*to, SenderRule::StandIn)).collect();
-        Matched { header, proof, signers, watch_seq: 1, legs, debits, fees, arrivals }
+        Matched { header, proof, signers, watch_seq: 1, legs, debits, fees, marks, arrivals }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use landfall_chain::{Address, Lane, Network};
 
 use crate::deposit::{Deposit, DepositStatus};
 use crate::store::cursors::Cursor;
-use crate::store::{StoreError, Tx, accounts, movements, unattributed};
+use crate::store::{StoreError, Tx, accounts, marks, movements, unattributed};
 use crate::time::Timestamp;
 use crate::watcher::TickError;
 use crate::watcher::books::Books;
@@ -77,6 +77,11 @@ impl<S> Books<S> {
             if counted.has(tx, &fee.payer).await? {
                 prove_signer(&matched.signers, &fee.tx)?;
                 movements::fee(tx, chain, at, fee).await?;
+            }
+        }
+        for mark in &matched.marks {
+            if counted.has(tx, &mark.payer).await? {
+                marks::insert(tx, chain, at, mark).await?;
             }
         }
         for rejected in &matched.arrivals {

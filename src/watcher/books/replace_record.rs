@@ -14,7 +14,7 @@ use tracing::{error, warn};
 
 use crate::deposit::DepositStatus;
 use crate::store::cursors::{self, Cursor};
-use crate::store::{Connection, StoreError, Tx, deposits};
+use crate::store::{Connection, StoreError, Tx, deposits, marks};
 use crate::time::Timestamp;
 use crate::watcher::TickError;
 use crate::watcher::books::Books;
@@ -50,6 +50,7 @@ pub(in crate::watcher) async fn take_out(tx: &mut Tx, network: &Network, block: 
         warn!(%chain, tx = %of, "one endpoint told deposit {id} in block {at}, and two tell it without");
         deposits::exclude(tx, &deposit, at).await?;
     }
+    marks::take_out(tx, network.chain, block).await?;
     movements::take_out(tx, network, block).await
 }
 

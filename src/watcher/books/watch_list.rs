@@ -5,6 +5,7 @@
 //! asks the store. Clones share one list: two workers of a chain do not hold it twice, and when one follows it, both
 //! see the change.
 
+use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -31,6 +32,8 @@ struct Members {
     /// One set for each family: an `Address` takes the space of the longer kind and a tag.
     evm: Set<20>,
     solana: Set<32>,
+    /// Who pays for transactions of ours: of them only the fees are recorded.
+    sponsors: HashSet<Address>,
     /// The number of the newest address in the list; every older one is in it, too.
     seq: u64,
 }
@@ -104,6 +107,7 @@ impl WatchList {
         let mut members = self.write();
         for watched in page {
             match watched.address {
+                address if watched.is_sponsor => drop(members.sponsors.insert(address)),
                 Address::Evm(address) => members.evm.insert(address),
                 Address::Solana(address) => members.solana.insert(address),
             };
@@ -132,7 +136,8 @@ impl WatchList {
             watch_seq: members.seq,
             legs: among(&block.transfers, |leg| members.contains(&leg.recipient) && is_listed(&leg.asset)),
             debits: among(block.debits(), |debit| members.contains(&debit.sender) && is_listed(&debit.asset)),
-            fees: among(&block.fees, |fee| members.contains(&fee.payer)),
+            fees: among(&block.fees, |fee| members.contains(&fee.payer) || members.sponsors.contains(&fee.payer)),
+            marks: among(&block.marks, |mark| members.contains(&mark.payer)),
             arrivals: among(&block.unattributed, |rejected| members.contains(&rejected.transfer.recipient)),
         }
     }

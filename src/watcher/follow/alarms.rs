@@ -278,7 +278,7 @@ impl Alarms {
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{BlockHash, Chain, Endpoints, FinalityRule, Native, Tag};
+    use landfall_chain::{BlockHash, Chain, Endpoints, FinalityRule, Native, Sending, Tag};
 
     use super::*;
 
@@ -393,6 +393,7 @@ mod tests {
             finality: rule.into(),
             native: Native::TOP_LEVEL,
             wrapped: None,
+            sending: Sending::usual(30_000),
             assets: Vec::new(),
         };
         let both = FinalityRule { tag: Some(Tag::Safe), confirmations: 5, l1_blocks: 0 };
@@ -413,6 +414,7 @@ mod tests {
                 finality: FinalityRule::FINALIZED.into(),
                 native: Native::TOP_LEVEL,
                 wrapped: None,
+                sending: Sending::usual(30_000),
                 assets: Vec::new(),
             })
         };

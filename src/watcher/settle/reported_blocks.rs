@@ -38,7 +38,7 @@ impl ReportedBlocks {
         let transfers = legs.to_vec();
         self.legs += transfers.len();
         let (txs, debits, unattributed) = (Vec::new(), Debits::Net(Vec::new()), Vec::new());
-        let (fees, rejected, signers) = (Vec::new(), Vec::new(), block.signers.clone());
+        let (fees, marks, rejected, signers) = (Vec::new(), Vec::new(), Vec::new(), block.signers.clone());
         let Block { header, fee_recipient, proof, .. } = *block;
         let inside = None;
         let kept = Block {
@@ -48,6 +48,7 @@ impl ReportedBlocks {
             debits,
             unattributed,
             fees,
+            marks,
             rejected,
             fee_recipient,
             proof,
@@ -112,6 +113,7 @@ mod tests {
             debits: Debits::Net(Vec::new()),
             unattributed: Vec::new(),
             fees: Vec::new(),
+            marks: Vec::new(),
             rejected: Vec::new(),
             fee_recipient: None,
             proof,

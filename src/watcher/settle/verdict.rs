@@ -310,7 +310,7 @@ impl FinalBy {
 pub(super) mod tests {
     use landfall_chain::{
         Address, Asset, AssetId, AssetTransfer, BlockHash, Debits, FinalityRule, Header, Native, NativeSource, Proof,
-        SenderRule, Signers, TxId, TxLife, TxRef,
+        SenderRule, Sending, Signers, TxId, TxLife, TxRef,
     };
 
     use super::*;
@@ -360,11 +360,12 @@ pub(super) mod tests {
             status: DepositStatus::Pending,
             created_at: Timestamp::EPOCH,
             confirmed_at: None,
+            is_self_transfer: false,
         }
     }
 
     fn network(is_listed: bool) -> Network {
-        let native = Asset { id: AssetId::Native, symbol: "ETH".to_owned(), decimals: 18, from_block: 0 };
+        let native = Asset { id: AssetId::Native, symbol: "ETH".to_owned(), decimals: 18, from_block: 0, route: None };
         Network {
             chain: Chain::EthereumMainnet,
             chain_ref: "eip155:1".to_owned(),
@@ -372,6 +373,7 @@ pub(super) mod tests {
             finality: FinalityRule::FINALIZED.into(),
             native: Native { source: NativeSource::Trace, eip7708_from: Some(LOGGED) },
             wrapped: None,
+            sending: Sending::usual(30_000),
             assets: if is_listed { vec![native] } else { Vec::new() },
         }
     }
@@ -385,6 +387,7 @@ pub(super) mod tests {
             debits: Debits::Net(Vec::new()),
             unattributed: Vec::new(),
             fees: Vec::new(),
+            marks: Vec::new(),
             rejected: Vec::new(),
             fee_recipient: None,
             proof: Proof::Roots,

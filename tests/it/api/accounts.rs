@@ -7,19 +7,19 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode, header};
-use landfall::account::{AccountType, NewAccount};
+use landfall::account::{AccountType, Derived, NewAccount};
 use landfall::api::{self, Limits, Settings, openapi_json};
 use landfall::identity::{Change, IdentityType, NewIdentity};
 use landfall::key::{ApiKey, Environment, Scope, Scopes};
 use landfall::operator::Operator;
-use landfall::registry;
+use landfall::registry::{self, DerivedAddresses};
 use landfall::store::backfills::{self, BackfillRow};
 use landfall::store::cursors::{self, Cursor};
 use landfall::store::{Db, Pools, accounts, audit, native_settings};
 use landfall::time::{Clock, Timestamp};
 use landfall_chain::{
     Address, Block, BlockHash, BlockRef, Chain, Debits, Family, Header, Lane, Native, NativeSource, Proof, ReadProof,
-    Signers,
+    Signer, Signers,
 };
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
@@ -30,10 +30,10 @@ use crate::harness::postgres::{ENGINES, Engine, TestStore};
 use crate::harness::world;
 use crate::harness::world::tester;
 
-const ADDRESS: &str = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed";
-const OTHER: &str = "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359";
-const OWNER: &str = "9xQeWvG816bUx9EPjHmaT23yvVM2ZWbrrpZb9PusVFin";
-const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+pub(crate) const ADDRESS: &str = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed";
+pub(crate) const OTHER: &str = "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359";
+pub(crate) const OWNER: &str = "9xQeWvG816bUx9EPjHmaT23yvVM2ZWbrrpZb9PusVFin";
+pub(crate) const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 /// What the interface has given up: fields, values and names that no answer and no event may have.
 const GIVEN_UP: [&str; 10] = [
     "kyc_status",
@@ -49,41 +49,49 @@ const GIVEN_UP: [&str; 10] = [
 ];
 
 /// A served store with one key.
-struct Api {
+pub(crate) struct Api {
     store: TestStore,
     router: Router,
-    key: String,
+    pub(crate) key: String,
+    signer: Option<Arc<dyn Signer>>,
 }
 
 impl Api {
     async fn on(engine: Engine) -> Self {
+        Api::with(engine, None).await
+    }
+
+    pub(crate) async fn signing(engine: Engine, signer: Arc<dyn Signer>) -> Self {
+        Api::with(engine, Some(signer)).await
+    }
+
+    async fn with(engine: Engine, signer: Option<Arc<dyn Signer>>) -> Self {
         let store = TestStore::fresh(engine).await;
         let random = [1; ApiKey::RANDOM_BYTES];
         let scopes = Scopes::of(&[Scope::Read, Scope::Write]).unwrap();
         let key =
             registry::create_key(&store.db, Environment::Test, ("test", &scopes), &random, &tester(NOW)).await.unwrap();
-        let networks = [landfall_evm::network(Chain::BaseMainnet), landfall_solana::network(Chain::SolanaMainnet)];
-        let networks = networks.into_iter().flatten().chain([world::network()]).collect();
-        // The clock stands still, and so a rate would never let more in.
-        let limits = Limits { ip_requests_per_sec: 0, key_requests_per_sec: 0, ..Limits::default() };
-        let settings = Settings { limits, networks, ..Settings::of(Environment::Test) };
-        let served = api::Api::new(store.db.clone(), settings, Clock::new(|| NOW));
-        Api { router: served.router(), store, key: key.reveal() }
+        let served = api::Api::new(store.db.clone(), settings(signer.clone()), Clock::new(|| NOW));
+        Api { router: served.router(), store, key: key.reveal(), signer }
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        settings(self.signer.clone())
     }
 
     async fn new() -> Self {
         Api::on(Engine::Sqlite).await
     }
 
-    fn db(&self) -> &Db {
+    pub(crate) fn db(&self) -> &Db {
         &self.store.db
     }
 
-    async fn get(&self, path: &str) -> (StatusCode, Value) {
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
         send(&self.router, &self.key, Method::GET, path, String::new()).await
     }
 
-    async fn post(&self, path: &str, body: &Value) -> (StatusCode, Value) {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> (StatusCode, Value) {
         send(&self.router, &self.key, Method::POST, path, body.to_string()).await
     }
 
@@ -95,20 +103,28 @@ impl Api {
     }
 
     /// Registers an identity that must be new; its id.
-    async fn identity(&self, request_id: &str) -> String {
+    pub(crate) async fn identity(&self, request_id: &str) -> String {
         let (status, identity) =
             self.post("/v2/identities", &json!({ "request_id": request_id, "type": "INDIVIDUAL" })).await;
         assert_eq!(status, StatusCode::CREATED, "{identity}");
         identity["id"].as_str().unwrap().to_owned()
     }
 
-    async fn change(&self, identity: &str, change: Change) {
+    pub(crate) async fn change(&self, identity: &str, change: Change) {
         let operator = Operator { actor: "olga", reason: "a test", now: NOW };
         operator.change_identity(self.db(), identity, change).await.unwrap();
     }
 }
 
-async fn send(router: &Router, key: &str, method: Method, path: &str, body: String) -> (StatusCode, Value) {
+fn settings(signer: Option<Arc<dyn Signer>>) -> Settings {
+    let networks = [landfall_evm::network(Chain::BaseMainnet), landfall_solana::network(Chain::SolanaMainnet)];
+    let networks = networks.into_iter().flatten().chain([world::network()]).collect();
+    // The clock stands still, and so a rate would never let more in.
+    let limits = Limits { ip_requests_per_sec: 0, key_requests_per_sec: 0, ..Limits::default() };
+    Settings { limits, networks, signer, ..Settings::of(Environment::Test) }
+}
+
+pub(crate) async fn send(router: &Router, key: &str, method: Method, path: &str, body: String) -> (StatusCode, Value) {
     let request = Request::builder().method(method).uri(path).header(header::AUTHORIZATION, format!("Bearer {key}"));
     let request = request.header(header::CONTENT_TYPE, "application/json");
     let response = router.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
@@ -119,13 +135,13 @@ async fn send(router: &Router, key: &str, method: Method, path: &str, body: Stri
     (status, serde_json::from_slice(&bytes).unwrap())
 }
 
-fn form(request_id: &str, identity: &str, address: &str) -> Value {
+pub(crate) fn form(request_id: &str, identity: &str, address: &str) -> Value {
     let addresses = json!([{ "chains": ["ETHEREUM_TESTNET", "BASE_SEPOLIA"], "address": address }]);
     json!({ "request_id": request_id, "identity_id": identity, "type": "SEGREGATED", "addresses": addresses })
 }
 
 /// Asserts that these fields were refused, and nothing else.
-fn assert_refused((status, body): &(StatusCode, Value), expected: &[(&str, &str)]) {
+pub(crate) fn assert_refused((status, body): &(StatusCode, Value), expected: &[(&str, &str)]) {
     assert_eq!(*status, StatusCode::BAD_REQUEST, "{body}");
     assert_eq!(body["code"], "INVALID_ARGUMENT");
     let errors = body["errors"].as_array().unwrap().iter();
@@ -134,7 +150,7 @@ fn assert_refused((status, body): &(StatusCode, Value), expected: &[(&str, &str)
 }
 
 /// The number of rows that opening an account makes.
-async fn accounts_of(db: &Db) -> usize {
+pub(crate) async fn accounts_of(db: &Db) -> usize {
     accounts::list(&mut db.read().await.unwrap()).await.unwrap().len()
 }
 
@@ -152,7 +168,7 @@ async fn an_account_is_opened_once_however_often_its_request_comes() {
             "identity_id": identity,
             "identity_type": "INDIVIDUAL",
             "type": "SEGREGATED",
-            "addresses": [{ "chains": ["ETHEREUM_TESTNET", "BASE_SEPOLIA"], "address": ADDRESS }],
+            "addresses": [{ "chains": ["ETHEREUM_TESTNET", "BASE_SEPOLIA"], "address": ADDRESS, "managed": false }],
             "status": "ACTIVE",
             "identity_status": "ACTIVE",
             "identity_sub_status": "",
@@ -264,12 +280,14 @@ async fn who_comes_second_waits_for_the_first_and_takes_its_place_when_that_made
         kind: AccountType::Segregated,
         addresses: [(Chain::EthereumTestnet, Address::Evm([7; 20]))].into(),
     };
-    let request = account.request("r-1").unwrap();
+    let request = account.request("r-1", &Derived::On([].into())).unwrap();
     let mut first = api.db().begin().await.unwrap();
     landfall::store::requests::claim(&mut first, &request, "acc_first", NOW).await.unwrap();
     let mut second = JoinSet::new();
     let (db, wanted) = (api.db().clone(), request.clone());
-    second.spawn(async move { registry::open_account(&db, &wanted, &account, &tester(NOW)).await });
+    second.spawn(async move {
+        registry::open_account(&db, &wanted, &account, &DerivedAddresses::default(), &tester(NOW)).await
+    });
     let waiting =
         "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let Pools::Postgres(pool) = api.db().pools() else { panic!("PostgreSQL") };
@@ -524,8 +542,8 @@ async fn a_body_that_is_wrong_is_refused_by_the_names_of_its_fields() {
     // What serde would take for a struct.
     let listed = json!(["r-1", "default", "SEGREGATED", good["addresses"]]).to_string();
     let listed_address = with("addresses", json!([[["BASE_MAINNET"], ADDRESS]])).to_string();
-    let unfinished = with("addresses", json!([{ "chains": ["BASE_MAINNET"] }]));
-    assert_refused(&api.post("/v2/accounts", &unfinished).await, &[("addresses[0].address", "is required")]);
+    let unfinished = with("addresses", json!([{ "address": ADDRESS }]));
+    assert_refused(&api.post("/v2/accounts", &unfinished).await, &[("addresses[0].chains", "is required")]);
     let unlisted = with("addresses", json!([{ "chains": "BASE_MAINNET", "address": ADDRESS }]));
     assert_refused(&api.post("/v2/accounts", &unlisted).await, &[("addresses[0].chains", "must be a list")]);
     for body in [
@@ -564,9 +582,9 @@ async fn an_address_of_another_account_is_refused_and_the_request_may_come_again
         assert!(reported == detail || reported == on_base, "{reported}");
         let solana = json!([{ "chains": ["SOLANA_MAINNET"], "address": OWNER }]);
         let mut mended = form("r-2", "default", ADDRESS);
-        mended["addresses"] = solana.clone();
+        mended["addresses"] = solana;
         let (status, opened) = api.post("/v2/accounts", &mended).await;
-        assert_eq!((status, &opened["addresses"]), (StatusCode::CREATED, &solana));
+        assert_eq!((status, &opened["addresses"][0]["address"]), (StatusCode::CREATED, &json!(OWNER)));
     }
 }
 
@@ -758,7 +776,7 @@ async fn the_blocks_that_were_sunset_are_in_no_answer_and_no_document_and_their_
 #[tokio::test]
 async fn what_the_interface_does_not_have_is_marked_as_an_extension() {
     // What the interface's own reference names, of what is served here.
-    const INTERFACE: [&str; 12] = [
+    const INTERFACE: [&str; 13] = [
         "delete /v2/webhooks/{webhook_id}",
         "get /v2/accounts",
         "get /v2/accounts/{account_id}",
@@ -769,6 +787,7 @@ async fn what_the_interface_does_not_have_is_marked_as_an_extension() {
         "get /v2/crypto/transfers",
         "get /v2/crypto/transfers/{transfer_id}",
         "get /v2/identities/{identity_id}",
+        "get /v2/transaction-limits/policies/{policy_id}",
         "get /v2/webhooks",
         "post /v2/crypto/transfers",
     ];
@@ -792,15 +811,18 @@ async fn what_the_interface_does_not_have_is_marked_as_an_extension() {
     let webhooks = document["webhooks"].as_object().unwrap().iter();
     let sent: Vec<&str> =
         webhooks.filter(|(_, item)| !is_marked(&item["post"])).map(|(kind, _)| kind.as_str()).collect();
-    assert_eq!(sent, ["deposit_v2", "identity_status_update"]);
+    assert_eq!(
+        sent,
+        ["deposit_v2", "identity_status_update", "transfer_failed", "transfer_reconciliation", "transfer_submitted"]
+    );
     let schemas = &document["components"]["schemas"];
     let fields = |schema: &str| schemas[schema]["properties"].as_object().unwrap().len();
     let required = |schema: &str| schemas[schema]["required"].as_array().unwrap().len();
-    for (schema, count) in [("Account", 9), ("AccountAddress", 2), ("Identity", 7), ("Asset", 5)] {
+    for (schema, count) in [("Account", 9), ("AccountAddress", 3), ("Identity", 7), ("Asset", 5)] {
         assert_eq!((fields(schema), required(schema)), (count, count), "{schema}");
         assert_eq!(schemas[schema]["additionalProperties"], false, "{schema}");
     }
-    for (schema, own, marked) in [("Balance", 7, 2), ("Webhook", 8, 2)] {
+    for (schema, own, marked) in [("AccountAddress", 2, 1), ("Balance", 7, 2), ("Webhook", 8, 2)] {
         let fields = schemas[schema]["properties"].as_object().unwrap();
         let extensions = fields.values().filter(|field| is_marked(field)).count();
         assert_eq!((fields.len() - extensions, extensions), (own, marked), "{schema}");
@@ -851,6 +873,7 @@ fn block(number: u64) -> Block {
         debits: Debits::ByLegs,
         unattributed: Vec::new(),
         fees: Vec::new(),
+        marks: Vec::new(),
         rejected: Vec::new(),
         fee_recipient: None,
         proof: Proof::Roots,

@@ -200,7 +200,7 @@ fn lists(tokens: &str) -> String {
 }
 
 fn asset(who: u8, symbol: &str) -> Asset {
-    Asset { id: AssetId::Token(address(who)), symbol: symbol.to_owned(), decimals: 6, from_block: 0 }
+    Asset { id: AssetId::Token(address(who)), symbol: symbol.to_owned(), decimals: 6, from_block: 0, route: None }
 }
 
 fn pay(from: u8, nonce: u64, to: u8, amount: u64) -> SimTx {

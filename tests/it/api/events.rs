@@ -278,6 +278,9 @@ async fn what_the_feed_does_not_know_is_refused() {
     let known = "is unknown: the parameters are after, account_id, type, limit, wait";
     let beyond = "after is beyond the newest event, 1: the store was built anew, or this is no `next` of this feed";
     let after = format!("after {BAD_INTEGER} 9007199254740992");
+    let types = "type must be one of deposit_v2, identity_status_update, transfer_submitted, transfer_reconciliation, \
+                 transfer_failed";
+    let types = types.to_owned();
     let cases = [
         ("?cursor=1", format!("cursor {known}")),
         ("?accountId=a", format!("accountId {known}")),
@@ -293,8 +296,8 @@ async fn what_the_feed_does_not_know_is_refused() {
         ("?after=9007199254740992&account_id=nobody", beyond.to_owned()),
         ("?account_id=", "account_id must not be empty".to_owned()),
         ("?account_id=a%00", "account_id must be UTF-8 without control characters".to_owned()),
-        ("?type=deposit", "type must be one of deposit_v2, identity_status_update".to_owned()),
-        ("?type=webhook_test", "type must be one of deposit_v2, identity_status_update".to_owned()),
+        ("?type=deposit", types.clone()),
+        ("?type=webhook_test", types),
         ("?limit=0", "limit must be an integer from 1 to 100".to_owned()),
         ("?limit=101", "limit must be an integer from 1 to 100".to_owned()),
         ("?wait=26", format!("wait {BAD_INTEGER} 25")),

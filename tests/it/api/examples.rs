@@ -4,8 +4,8 @@
 //! Renewed by `LANDFALL_RENEW=1 cargo test --test it api::examples`, then `landfall openapi > openapi.json`. Ids and
 //! times follow from the story; what is drawn at random, signing keys above all, is made up.
 
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -13,23 +13,29 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use futures_util::stream;
 use landfall::api::{Api, Limits, Settings, openapi_json};
+use landfall::event::{FEED_TYPES, TEST_EVENT, TransferEvent};
 use landfall::feed::Numberer;
+use landfall::gas::OverCredit;
 use landfall::identity::Change;
 use landfall::key::{ApiKey, Environment, Scope, Scopes};
 use landfall::operator::Operator;
+use landfall::policy::{Policy, PolicyScope};
 use landfall::registry;
 use landfall::store::{Db, Pools};
 use landfall::time::Clock;
+use landfall::transfer::{Announcement, FailureCode, State};
 use landfall::watcher::{BalanceWatch, BalancesRead};
-use landfall_chain::U256;
+use landfall_chain::{Signer, U256};
 use landfall_sim::{SimLeg, SimTx, WEALTH};
 use serde_json::{Map, Value, json};
 use tower::ServiceExt as _;
 
 use crate::api::json_schema::{assert_valid, faults};
+use crate::api::transfer_events::{announce, in_state, stored};
 use crate::api::transfers::{end, manage};
 use crate::harness::postgres::Engine;
-use crate::harness::world::{FINALITY_DEPTH, TOKEN, World, address, network, report, tester};
+use crate::harness::signer::SignerDouble;
+use crate::harness::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, network, report, tester};
 
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/api/examples.json");
 const RENEW: &str =
@@ -197,8 +203,11 @@ async fn the_examples_of_the_document_are_what_is_answered() {
     let (identity, account) = open(&mut scene).await;
     let deposit = deposits(&mut scene, &account).await;
     list(&mut scene, &identity, &account, &deposit).await;
-    transfers(&mut scene, &account).await;
-    let events = webhooks(&mut scene, &identity).await;
+    let announced = transfers(&mut scene, &account).await;
+    let mut events = webhooks(&mut scene, &identity).await;
+    for event in announced {
+        events[event.kind()] = serde_json::from_str(&event.payload).unwrap();
+    }
     let mut form = transfer(&account);
     form["request_id"] = json!("b0c8d5f4-8f0e-4a53-b1f7-5b2f4c8a9e31");
     scene.refused("create_transfer", 409, "ACCOUNT_NOT_ACTIVE", sent(form)).await;
@@ -240,7 +249,42 @@ async fn open(scene: &mut Scene) -> (Value, Value) {
     let mut malformed = form;
     malformed["addresses"][0]["address"] = json!("0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed");
     scene.ask("create_account", 400, sent(malformed)).await;
+    further_addresses(scene, &id, &account).await;
     (id, account)
+}
+
+/// A pooled account with addresses that are derived; another gets none.
+async fn further_addresses(scene: &mut Scene, identity: &Value, segregated: &Value) {
+    let add = "add_account_address";
+    let pooled = json!({
+        "request_id": "c4d8f0a2-7b61-4e0a-8c35-91d2e6a7b804", "identity_id": identity, "type": "OMNIBUS",
+    });
+    let unsigned = Api::new(scene.world.db().clone(), settings(no_rates(), false), scene.world.clock()).router();
+    let signing = std::mem::replace(&mut scene.router, unsigned);
+    scene.refused("create_account", 503, "SIGNER_UNAVAILABLE", sent(pooled.clone())).await;
+    scene.router = signing;
+    let (status, pooled) = send(&scene.router, scene.request("create_account", &sent(pooled), Scope::Admin)).await;
+    assert_eq!(status, 201, "{pooled}");
+    let form = json!({ "request_id": "f7a1b3c5-2d4e-4f68-9a0b-1c2d3e4f5a6b", "chains": ["ETHEREUM_TESTNET"] });
+    let of = |account: &Value| [("account_id", account.clone())];
+    let pooled = of(&pooled["id"]);
+    let ask = |body: &Value| Ask { body: Some(body.clone()), ..with(&pooled) };
+    let mut other = form.clone();
+    other["request_id"] = json!("0d9c8b7a-6f5e-4d3c-8b2a-190817263544");
+    let unsigned = Api::new(scene.world.db().clone(), settings(no_rates(), false), scene.world.clock()).router();
+    let signing = std::mem::replace(&mut scene.router, unsigned);
+    scene.refused(add, 503, "SIGNER_UNAVAILABLE", ask(&form)).await;
+    scene.router = signing;
+    scene.ask(add, 201, ask(&form)).await;
+    scene.ask(add, 200, ask(&form)).await;
+    let mut mismatch = form.clone();
+    mismatch["chains"] = json!(["BASE_SEPOLIA"]);
+    scene.refused(add, 409, "IDEMPOTENCY_MISMATCH", ask(&mismatch)).await;
+    let mut malformed = form.clone();
+    malformed["chains"] = json!([]);
+    scene.ask(add, 400, ask(&malformed)).await;
+    scene.refused(add, 409, "ACCOUNT_SEGREGATED", Ask { body: Some(other.clone()), ..with(&of(segregated)) }).await;
+    scene.ask(add, 404, Ask { body: Some(other), ..with(&of(&json!("acc_unknown"))) }).await;
 }
 
 /// Three deposits, the last of which is not final yet; the id of the first.
@@ -278,8 +322,8 @@ async fn list(scene: &mut Scene, identity: &Value, account: &Value, deposit: &Va
     scene.ask("list_events", 200, with(&[("after", json!(0)), ("limit", json!(2))])).await;
 }
 
-/// A transfer of the account, asked for twice, contradicted and refused.
-async fn transfers(scene: &mut Scene, account: &Value) {
+/// A transfer of the account, asked for twice, contradicted and refused; an event of each of its types.
+async fn transfers(scene: &mut Scene, account: &Value) -> [TransferEvent; 3] {
     let create = "create_transfer";
     report(&scene.world).await;
     let form = transfer(account);
@@ -295,19 +339,67 @@ async fn transfers(scene: &mut Scene, account: &Value) {
     scene.router = Api::new(scene.world.db().clone(), unsigned, scene.world.clock()).router();
     scene.refused(create, 503, "TRANSFERS_NOT_CONFIGURED", sent(form.clone())).await;
     scene.router = signing;
+    scene.world.operator().halt_sending(scene.world.db(), &[CHAIN]).await.unwrap();
+    scene.refused(create, 503, "SENDING_HALTED", sent(form.clone())).await;
+    scene.world.operator().resume_sending(scene.world.db(), &[CHAIN]).await.unwrap();
+    let mut eth = form.clone();
+    (eth["request_id"], eth["currency_symbol"]) = (json!(other), json!("ETH"));
+    scene.refused(create, 422, "ASSET_NOT_SENDABLE", sent(eth)).await;
     let id = scene.ask(create, 201, sent(form.clone())).await["id"].clone();
     scene.ask(create, 200, sent(form.clone())).await;
     scene.refused(create, 409, "IDEMPOTENCY_MISMATCH", with_amount(same, "13")).await;
     scene.ask(create, 400, with_amount(other, "1e3")).await;
     scene.refused(create, 422, "INSUFFICIENT_FUNDS", with_amount(other, "1000000")).await;
+    limits(scene, account, with_amount(other, "2")).await;
+    credit(scene, with_amount(other, "2")).await;
     scene.ask("get_transfer", 200, with(&[("transfer_id", id.clone())])).await;
     scene.ask("get_transfer", 400, with(&[("transfer_id", id.clone()), ("expand", json!("all"))])).await;
     scene.ask("list_transfers", 200, with(&[("account_id", account.clone()), ("limit", json!(25))])).await;
+    let accepted = stored(&scene.world, id.as_str().unwrap()).await;
+    let carried = in_state(&scene.world, &accepted, State::Carried);
+    let included = in_state(&scene.world, &carried, State::Included);
+    let submitted = announce(&scene.world, &carried, Announcement::Submitted, None).await;
+    let included = announce(&scene.world, &included, Announcement::Included, Some(15)).await;
     end(&scene.world, id.as_str().unwrap(), "CONFIRMED").await;
     scene.refused(create, 409, "DUPLICATE_TRANSACTION", sent(form.clone())).await;
     // The chain was not read for so long that what left the address is not known.
     scene.world.pass(Duration::from_secs(6 * 60));
     scene.refused(create, 503, "BALANCE_UNKNOWN", with_amount(other, "1")).await;
+    let dropped = in_state(&scene.world, &carried, State::Dropped(FailureCode::WindowElapsed));
+    [submitted, included, announce(&scene.world, &dropped, Announcement::Dropped, None).await]
+}
+
+/// The gas credit, and what a service that bills nothing beyond it refuses.
+async fn credit(scene: &mut Scene, asked: Ask<'_>) {
+    let networks = [scene.world.network.clone()];
+    scene.ask("get_gas_credit", 200, with(&[])).await;
+    scene.ask("get_gas_credit", 400, with(&[("expand", json!("all"))])).await;
+    // One transfer may cost more than all of it.
+    let mut dear = scene.world.network.clone();
+    dear.sending.first_cost = 1_000_000_000_000_000_000;
+    let price = "3000".parse().unwrap();
+    scene.world.operator().set_price(scene.world.db(), "ETH", price, &networks).await.unwrap();
+    let refusing = Settings { over_credit: OverCredit::Refuse, networks: vec![dear], ..settings(no_rates(), true) };
+    let billing = std::mem::replace(
+        &mut scene.router,
+        Api::new(scene.world.db().clone(), refusing, scene.world.clock()).router(),
+    );
+    scene.refused("create_transfer", 422, "GAS_CREDIT_EXHAUSTED", asked).await;
+    scene.router = billing;
+}
+
+/// A policy that leaves too little for this transfer, and its end.
+async fn limits(scene: &mut Scene, account: &Value, asked: Ask<'_>) {
+    let (world, networks) = (&scene.world, [scene.world.network.clone()]);
+    let limits = ["TRANSACTION:USDC:amount=20", "DAY:USDC:amount=14,count=100"].map(|limit| limit.parse().unwrap());
+    let scope = PolicyScope::Account(account.as_str().unwrap().to_owned());
+    let policy = Policy::new("customer 4711".to_owned(), scope, None, limits.to_vec(), world.now()).unwrap();
+    world.operator().add_policy(world.db(), &policy, &networks, false).await.unwrap();
+    scene.refused("create_transfer", 422, "TRANSACTION_LIMIT_EXCEEDED", asked).await;
+    let of = ("policy_id", json!(policy.id));
+    scene.ask("get_transaction_limit_policy", 200, with(std::slice::from_ref(&of))).await;
+    scene.ask("get_transaction_limit_policy", 400, with(&[of, ("expand", json!("all"))])).await;
+    scene.world.operator().remove_policy(scene.world.db(), &policy.id).await.unwrap();
 }
 
 /// The account pays 12.5 USDC.
@@ -371,6 +463,7 @@ async fn refuse_parameters(scene: &mut Scene, account: &Value) {
         ("get_account_coverage", "account_id", "acc_unknown"),
         ("get_deposit", "deposit_id", "00000000-0000-8000-8000-000000000000"),
         ("get_transfer", "transfer_id", "00000000-0000-8000-8000-000000000000"),
+        ("get_transaction_limit_policy", "policy_id", "00000000-0000-8000-8000-000000000000"),
         ("get_webhook", "webhook_id", "wh_unknown"),
         ("delete_webhook", "webhook_id", "wh_unknown"),
         ("rotate_webhook_key", "webhook_id", "wh_unknown"),
@@ -512,7 +605,8 @@ fn every_operation_and_status_has_an_example_that_its_schema_takes() {
         }
     }
     let Value::Object(pushed) = &document["webhooks"] else { panic!("what is sent is described") };
-    assert_eq!(pushed.keys().collect::<Vec<_>>(), ["deposit_v2", "identity_status_update", "webhook_test"]);
+    let types: BTreeSet<&str> = FEED_TYPES.into_iter().chain([TEST_EVENT]).collect();
+    assert_eq!(pushed.keys().map(String::as_str).collect::<BTreeSet<_>>(), types);
     for (kind, item) in pushed {
         let content = &item["post"]["requestBody"]["content"]["application/json"];
         assert_eq!(content["example"]["type"], *kind);
@@ -558,7 +652,8 @@ fn serve(db: &Db, clock: Clock, limits: Limits) -> Router {
 }
 
 fn settings(limits: Limits, can_sign: bool) -> Settings {
-    Settings { limits, networks: vec![network()], can_sign, ..Settings::of(Environment::Test) }
+    let signer = can_sign.then(|| Arc::new(SignerDouble::default()) as Arc<dyn Signer>);
+    Settings { limits, networks: vec![network()], signer, ..Settings::of(Environment::Test) }
 }
 
 fn no_rates() -> Limits {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use landfall::account::{AccountType, NewAccount};
 use landfall::api::openapi_json;
 use landfall::delivery::Delivered;
+use landfall::deposit::DepositStatus::{Confirmed, Failed, Pending};
 use landfall::feed::{Numberer, Ticked};
 use landfall::identity::{Change, Identity, IdentityStatus, IdentityType, NewIdentity, SubStatus};
 use landfall::operator::Operator;
@@ -16,7 +17,7 @@ use landfall::store::accounts::{AddAccountError, WatchLists};
 use landfall::store::feed::{self, FeedFilter};
 use landfall::store::identities::{self, Decided};
 use landfall::store::replay::{self, EventFilter};
-use landfall::store::{Connection, Db, Engine as Connected};
+use landfall::store::{Connection, Db, Engine as Connected, webhooks};
 use landfall::time::Timestamp;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
@@ -217,10 +218,9 @@ async fn events_of_an_identity_arrive_signed_in_their_order_and_no_muted_status_
         let receiver = Receiver::scripted([Answer::Status(500)]).await;
         let mut world = world(engine).await;
         register(&world, "hook", &receiver.url("/")).await;
-        for status in ["PENDING", "CONFIRMED", "FAILED"] {
-            let text = format!("INSERT INTO muted_statuses (organization_id, status) VALUES ('default', '{status}')");
-            run(world.db(), AssertSqlSafe(text)).await;
-        }
+        let mut tx = world.db().begin().await.unwrap();
+        webhooks::mute(&mut tx, &[Pending, Confirmed, Failed]).await.unwrap();
+        tx.commit().await.unwrap();
         for change in [Change::Suspend, Change::Reinstate] {
             world.operator().change_identity(world.db(), "default", change).await.unwrap();
             world.pass(Duration::from_secs(1));

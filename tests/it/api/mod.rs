@@ -9,14 +9,17 @@ pub(crate) mod balances;
 pub(crate) mod bounds;
 pub(crate) mod browse;
 pub(crate) mod bulk;
+pub(crate) mod derived;
 pub(crate) mod events;
 pub(crate) mod examples;
 pub(crate) mod identities;
 pub(crate) mod identity_events;
 pub(crate) mod json_schema;
+pub(crate) mod policies;
 pub(crate) mod serving;
 pub(crate) mod shares;
 pub(crate) mod signatures;
+pub(crate) mod transfer_events;
 pub(crate) mod transfers;
 pub(crate) mod webhooks;
 
@@ -226,6 +229,7 @@ pub(crate) fn deposit(nth: u32, created_us: i64) -> Deposit {
         status: DepositStatus::Pending,
         created_at: Timestamp(created_us),
         confirmed_at: None,
+        is_self_transfer: false,
     }
 }
 

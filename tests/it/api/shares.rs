@@ -101,7 +101,7 @@ fn what_asks_for_no_key_says_at_the_start_where_others_can_reach_it_and_answers_
         "{}",
         program.said
     );
-    for path in ["/livez", "/readyz", "/status"] {
+    for path in ["/livez", "/readyz", "/status", "/metrics"] {
         for host in ["localhost", "127.0.0.1:1", "ops.example.com:8081"] {
             let answer = get(program.admin, path, host);
             assert_eq!(status(&answer), "200", "{path} {host}: {answer}");

@@ -1,6 +1,8 @@
 //! Transfers through the router, over a simulated chain and real stores of both engines: what is accepted, what a request
 //! that comes again is answered, what is refused and with which words, and that no money is reserved twice.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode, header};
@@ -14,35 +16,36 @@ use landfall::store::Pools;
 use landfall::store::wallets::{self, Wallet};
 use landfall::time::Timestamp;
 use landfall::watcher::{BalanceWatch, BalancesRead};
-use landfall_chain::U256;
+use landfall_chain::{Address, Family, Signer, U256};
 use landfall_sim::{SimLeg, SimTx, WEALTH};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
 use crate::harness::postgres::{ENGINES, Engine};
+use crate::harness::signer::SignerDouble;
 use crate::harness::world::{FINALITY_DEPTH, TOKEN, World, address, report, tester};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
 const STRANGER: u8 = 0x77;
 const PAYER: u8 = 0x01;
-const PATH: &str = "/v2/crypto/transfers";
-const REQUEST: &str = "00000000-0000-4000-8000-000000000001";
+pub(crate) const PATH: &str = "/v2/crypto/transfers";
+pub(crate) const REQUEST: &str = "00000000-0000-4000-8000-000000000001";
 const OTHER: &str = "00000000-0000-4000-8000-000000000002";
 /// What Alice was paid, in base units of USDC and of ETH.
 const USDC: u64 = 10_000_000;
 const WEI: u64 = 5_000_000_000;
 
 /// A world in which Alice has money at an address of ours, served by a router that may sign.
-struct Bench {
-    world: World,
+pub(crate) struct Bench {
+    pub(crate) world: World,
     router: Router,
     key: String,
 }
 
 impl Bench {
-    async fn on(engine: Engine) -> Self {
+    pub(crate) async fn on(engine: Engine) -> Self {
         let mut world = World::on(engine, 1).await;
         let mut watch =
             BalanceWatch::new(world.chain.clone(), world.db().clone(), &world.network, 20, "one".to_owned());
@@ -74,16 +77,16 @@ impl Bench {
         Bench::on(Engine::Sqlite).await
     }
 
-    async fn post(&self, body: &Value) -> (StatusCode, Value) {
+    pub(crate) async fn post(&self, body: &Value) -> (StatusCode, Value) {
         send(&self.router, &self.key, Method::POST, PATH, body.to_string()).await
     }
 
-    async fn get(&self, path: &str) -> (StatusCode, Value) {
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
         send(&self.router, &self.key, Method::GET, path, String::new()).await
     }
 
     /// A transfer that must be new.
-    async fn accepted(&self, body: &Value) -> Value {
+    pub(crate) async fn accepted(&self, body: &Value) -> Value {
         let (status, transfer) = self.post(body).await;
         assert_eq!(status, StatusCode::CREATED, "{transfer}");
         transfer
@@ -97,14 +100,14 @@ impl Bench {
     }
 
     /// What Alice may spend of USDC.
-    async fn available(&self) -> String {
+    pub(crate) async fn available(&self) -> String {
         let (status, body) = self.get("/v2/accounts/alice/balances?symbol=USDC").await;
         assert_eq!(status, StatusCode::OK, "{body}");
         body["balances"][0]["available"].as_str().unwrap().to_owned()
     }
 
     /// How many transfers are listed.
-    async fn count(&self) -> usize {
+    pub(crate) async fn count(&self) -> usize {
         let (status, body) = self.get(&format!("{PATH}?limit=100")).await;
         assert_eq!(status, StatusCode::OK, "{body}");
         body["transfers"].as_array().unwrap().len()
@@ -162,7 +165,8 @@ async fn serve(world: &World, can_sign: bool, scopes: &[Scope]) -> (Router, Stri
     let key = key.unwrap().reveal();
     let limits = Limits { ip_requests_per_sec: 0, key_requests_per_sec: 0, ..Limits::default() };
     let networks = vec![world.network.clone()];
-    let settings = Settings { limits, networks, can_sign, ..Settings::of(Environment::Test) };
+    let signer = can_sign.then(|| Arc::new(SignerDouble::default()) as Arc<dyn Signer>);
+    let settings = Settings { limits, networks, signer, ..Settings::of(Environment::Test) };
     (api::Api::new(world.db().clone(), settings, world.clock()).router(), key)
 }
 
@@ -176,7 +180,7 @@ async fn send(router: &Router, key: &str, method: Method, path: &str, body: Stri
 }
 
 /// Alice pays a stranger so much USDC.
-fn pay(request_id: &str, amount: &str) -> Value {
+pub(crate) fn pay(request_id: &str, amount: &str) -> Value {
     let destination = json!({ "address": address(STRANGER).to_string(), "chain": "ETHEREUM_TESTNET" });
     json!({
         "request_id": request_id, "account_id": "alice", "currency_symbol": "USDC", "amount": amount,
@@ -316,11 +320,11 @@ async fn of_many_that_want_the_same_money_as_many_get_it_as_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_request_sent_many_times_at_once_makes_one_transfer() {
+async fn t17_one_request_sent_many_times_at_once_makes_one_transfer() {
     for engine in ENGINES {
         let bench = Bench::on(engine).await;
         let mut asked = JoinSet::new();
-        for _ in 0..10 {
+        for _ in 0..100 {
             let (router, key, body) = (bench.router.clone(), bench.key.clone(), pay(REQUEST, "4").to_string());
             asked.spawn(async move { send(&router, &key, Method::POST, PATH, body).await });
         }
@@ -526,7 +530,62 @@ async fn what_one_asset_reserves_is_not_taken_off_another() {
         (from_decimal(&eth, 18).unwrap(), usdc)
     };
     let (eth, _) = available().await;
-    bench.accepted(&with(pay(REQUEST, "0.000000001"), "currency_symbol", json!("ETH"))).await;
-    assert_eq!(available().await, (eth - U256::from(1_000_000_000), "10".to_owned()));
+    bench.accepted(&pay(REQUEST, "1")).await;
+    assert_eq!(available().await, (eth, "9".to_owned()));
     bench.world.abandon();
+}
+
+#[tokio::test]
+async fn an_asset_without_a_route_is_credited_and_not_sent() {
+    let bench = Bench::new().await;
+    let eth = with(pay(REQUEST, "0.000000001"), "currency_symbol", json!("ETH"));
+    bench.assert_refused(&eth, 422, "ASSET_NOT_SENDABLE", "ETH cannot be sent on ETHEREUM_TESTNET").await;
+    assert_eq!(bench.count().await, 0);
+    bench.world.abandon();
+}
+
+#[tokio::test]
+async fn an_account_sends_from_the_address_that_was_derived_for_it_and_not_from_one_that_was_imported() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        let (scopes, by) = (Scopes::of(&[Scope::Write]).unwrap(), tester(bench.world.now()));
+        let random = [7; ApiKey::RANDOM_BYTES];
+        let key = registry::create_key(bench.world.db(), Environment::Test, ("test", &scopes), &random, &by).await;
+        let key = key.unwrap().reveal();
+        let open = async |body: Value| {
+            let (status, account) = send(&bench.router, &key, Method::POST, "/v2/accounts", body.to_string()).await;
+            assert_eq!(status, StatusCode::CREATED, "{account}");
+            account
+        };
+        let form =
+            |request_id: &str| json!({ "request_id": request_id, "identity_id": "default", "type": "SEGREGATED" });
+        let imported = json!([{ "chains": ["ETHEREUM_TESTNET"], "address": address(0xc0).to_string() }]);
+        let imported = open(with(form("imported"), "addresses", imported)).await;
+        let managed = open(form("managed")).await;
+        let source = managed["addresses"][0]["address"].as_str().unwrap();
+        assert_eq!(managed["addresses"][0]["managed"], true);
+
+        let mut watch = BalanceWatch::new(
+            bench.world.chain.clone(),
+            bench.world.db().clone(),
+            &bench.world.network,
+            20,
+            "one".to_owned(),
+        );
+        let to = Address::parse(Family::Evm, source).unwrap();
+        let usdc = SimLeg { asset: TOKEN, ..SimLeg::native(address(PAYER), to, USDC) };
+        bench.world.chain.mine(vec![SimTx::new(address(PAYER), 2, vec![usdc])]);
+        bench.world.chain.mine_empty(FINALITY_DEPTH);
+        bench.world.catch_up().await;
+        // The lease of the watch that the bench had.
+        bench.world.pass(std::time::Duration::from_secs(61));
+        while watch.tick(bench.world.now(), 0).await.unwrap() != BalancesRead::default() {}
+        report(&bench.world).await;
+
+        let from_imported = with(pay(REQUEST, "1"), "account_id", imported["id"].clone());
+        bench.assert_refused(&from_imported, 422, "SOURCE_NOT_MANAGED", "whose key is held here").await;
+        let transfer = bench.accepted(&with(pay(REQUEST, "1"), "account_id", managed["id"].clone())).await;
+        assert_eq!(transfer["source_address"], source, "{engine:?}");
+        bench.world.abandon();
+    }
 }

@@ -389,6 +389,9 @@ async fn a_replay_says_how_many_it_leaves_out_because_their_status_is_not_sent()
         assert_eq!(replay(&["--account", "alice", "--dry-run"]), all, "{engine:?}");
         let said = desk.json(&["event", "replay", "--account", "alice", "--dry-run"]).remove(0);
         assert_eq!((&said["events"], &said["left_out"]), (&2.into(), &2.into()), "{engine:?}");
+        write(&world, "UPDATE events SET type = 'transfer_failed' WHERE status = 'PENDING'").await;
+        let others = desk.json(&["event", "replay", "--account", "alice", "--dry-run"]).remove(0);
+        assert_eq!((&others["events"], &others["left_out"]), (&4.into(), &0.into()), "{engine:?}: of another type");
         world.close().await;
     }
 }

@@ -1,8 +1,10 @@
 //! The command line as an operator meets it: the real binary, its exit codes, its messages for bad input.
 
+pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod nobodys;
 pub(crate) mod printable;
+pub(crate) mod signer;
 pub(crate) mod webhooks;
 
 use std::path::Path;
@@ -600,6 +602,7 @@ async fn on_record(desk: &Desk) -> DepositId {
         status: DepositStatus::Pending,
         created_at: Timestamp::from_secs(header.time_secs),
         confirmed_at: None,
+        is_self_transfer: false,
     };
     let block = Block {
         header,
@@ -608,6 +611,7 @@ async fn on_record(desk: &Desk) -> DepositId {
         debits: Debits::Net(Vec::new()),
         unattributed: Vec::new(),
         fees: Vec::new(),
+        marks: Vec::new(),
         rejected: Vec::new(),
         fee_recipient: None,
         proof: Proof::OneEndpoint,

@@ -12,9 +12,12 @@ use landfall::store::endpoints::{self, Health, Status};
 use landfall::store::sinks::{self, Kind, NATS, SinkReport, SinkStatus, State};
 use landfall::store::{Db, Pools};
 use landfall::time::{Pulse, Timestamp};
+use landfall::transfer::{self, Announcement, FailureCode};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::transfer_events::{accepted, announce, in_state};
+use crate::api::transfers::Bench;
 use crate::delivery::{Receiver, amount_and_status, attempts, delivery, pay, register, tick, world};
 use crate::harness::nats_double::{Answer, NatsDouble, Published};
 use crate::harness::postgres::{ENGINES, TestStore, folder};
@@ -192,6 +195,30 @@ async fn an_event_of_an_identity_is_published_under_that_one() {
             (&published.header("Nats-Msg-Id").into(), &"a.b".into())
         );
         world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn an_event_of_a_transfer_is_published_under_its_account() {
+    for engine in ENGINES {
+        let bench = Bench::on(engine).await;
+        let double = NatsDouble::start([], WINDOW_SECS).await;
+        let sink = Sink::of(&bench.world, &double.url).await;
+        let transfer = accepted(&bench).await;
+        let dropped = in_state(&bench.world, &transfer, transfer::State::Dropped(FailureCode::WindowElapsed));
+        let submitted = announce(&bench.world, &transfer, Announcement::Submitted, None).await;
+        let dropped = announce(&bench.world, &dropped, Announcement::Dropped, None).await;
+        until_up(&bench.world, &double, 1).await;
+        while sink.tick(&bench.world).await != done(0, 0) {}
+        let published = double.published();
+        let found = published.iter().map(|message| (message.subject.as_str(), &message.payload));
+        let expected = [
+            ("landfall.transfer_submitted.alice", &submitted.payload),
+            ("landfall.transfer_failed.alice", &dropped.payload),
+        ];
+        assert_eq!(found.collect::<Vec<_>>(), expected, "{engine:?}");
+        assert_eq!(published[0].header("Nats-Msg-Id"), submitted.id.to_string(), "{engine:?}");
+        bench.world.abandon();
     }
 }
 

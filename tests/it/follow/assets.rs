@@ -48,7 +48,13 @@ impl Bench {
     /// Where Alice is watched, and some blocks are final.
     async fn on(engine: Engine) -> Self {
         let mut world = World::on(engine, 1).await;
-        world.network.assets.push(Asset { id: OTHER, symbol: "OTHER".to_owned(), decimals: 6, from_block: 0 });
+        world.network.assets.push(Asset {
+            id: OTHER,
+            symbol: "OTHER".to_owned(),
+            decimals: 6,
+            from_block: 0,
+            route: None,
+        });
         world.restart();
         world.chain.report_asset(OTHER, Some(contract(Some(6))));
         world.watch("alice", address(ALICE)).await;
@@ -274,7 +280,7 @@ async fn who_only_reads_past_blocks_asks_for_a_token_first_that_nobody_asked_for
     for engine in ENGINES {
         let mut bench = Bench::on(engine).await;
         let new = AssetId::Token(Address::Evm([0x73; 20]));
-        let asset = Asset { id: new, symbol: "NEW".to_owned(), decimals: 18, from_block: 0 };
+        let asset = Asset { id: new, symbol: "NEW".to_owned(), decimals: 18, from_block: 0, route: None };
         bench.world.network.assets.push(asset);
         bench.world.restart();
         let now = bench.world.now();

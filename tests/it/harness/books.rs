@@ -151,7 +151,7 @@ async fn assert_balances(world: &World) {
 }
 
 /// Reads with a text of the test's own.
-async fn rows<R>(db: &Db, text: &'static str) -> Vec<R>
+pub(crate) async fn rows<R>(db: &Db, text: &'static str) -> Vec<R>
 where
     R: for<'r> FromRow<'r, PgRow> + for<'r> FromRow<'r, SqliteRow> + Send + Unpin,
 {

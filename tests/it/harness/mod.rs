@@ -6,6 +6,7 @@ pub(crate) mod follower;
 pub(crate) mod lanes;
 pub(crate) mod nats_double;
 pub(crate) mod postgres;
+pub(crate) mod signer;
 pub(crate) mod solana_ledger;
 pub(crate) mod solana_line;
 pub(crate) mod through;

@@ -4,6 +4,8 @@
 //! they are never skipped.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -38,7 +40,15 @@ pub(crate) const ENGINES: [Engine; 2] = [Engine::Sqlite, Engine::Postgres];
 pub(crate) struct TestStore {
     pub(crate) db: Db,
     pub(crate) url: String,
-    _folder: Option<TempDir>,
+    /// Lives as long as a store in it.
+    folder: Option<Arc<TempDir>>,
+}
+
+/// A copy of a store: a SQLite file, or what `pg_dump` wrote.
+#[derive(Debug)]
+pub(crate) struct Backup {
+    file: PathBuf,
+    _folder: TempDir,
 }
 
 impl TestStore {
@@ -49,7 +59,7 @@ impl TestStore {
                 let file = folder.path().join("landfall.db");
                 let (_, migrated) = FILE.get_or_init(migrated_file).await;
                 std::fs::copy(migrated, &file).unwrap();
-                (format!("sqlite:{}", file.display()), Some(folder))
+                (format!("sqlite:{}", file.display()), Some(Arc::new(folder)))
             }
             Engine::Postgres => {
                 let migrated = DATABASE.get_or_init(migrated_database).await;
@@ -57,7 +67,7 @@ impl TestStore {
             }
         };
         let db = patient(open(&url).await).await;
-        TestStore { db, url, _folder: folder }
+        TestStore { db, url, folder }
     }
 
     /// On PostgreSQL, where texts are ordered as this language orders words.
@@ -65,11 +75,60 @@ impl TestStore {
         let options = format!("ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE '{language}' TEMPLATE template0");
         let url = create_database(&options).await;
         migrate(&url).await;
-        TestStore { db: patient(open(&url).await).await, url, _folder: None }
+        TestStore { db: patient(open(&url).await).await, url, folder: None }
     }
 }
 
 impl TestStore {
+    /// A copy of the store as it stands, in a file of its own.
+    pub(crate) async fn copied(&self) -> Self {
+        let Pools::Sqlite { write, .. } = self.db.pools() else { panic!("SQLite") };
+        let folder = folder();
+        let file = folder.path().join("landfall.db");
+        let copy = AssertSqlSafe(format!("VACUUM INTO '{}'", file.display()));
+        sqlx::query(copy).execute(write).await.unwrap();
+        let url = format!("sqlite:{}", file.display());
+        TestStore { db: patient(open(&url).await).await, url, folder: Some(Arc::new(folder)) }
+    }
+
+    /// As `docs/operate/backup-and-restore.md` says, while the store is in use.
+    pub(crate) async fn back_up(&self) -> Backup {
+        let folder = folder();
+        let file = folder.path().join("copy");
+        match self.db.pools() {
+            Pools::Sqlite { write, .. } => {
+                let copy = AssertSqlSafe(format!("VACUUM INTO '{}'", file.display()));
+                sqlx::query(copy).execute(write).await.unwrap();
+            }
+            Pools::Postgres(_) => {
+                postgres_tool("pg_dump", &["--format=custom", "--file", file.to_str().unwrap(), &self.url]);
+            }
+        }
+        Backup { file, _folder: folder }
+    }
+
+    /// Sets the store back to what it was: on SQLite the copy takes the place of its files, on PostgreSQL an empty database is
+    /// filled. Who had it open finds it closed.
+    pub(crate) async fn restored(&self, backup: &Backup) -> Self {
+        self.db.close().await;
+        let url = match self.db.pools() {
+            Pools::Sqlite { .. } => {
+                let file = self.url.strip_prefix("sqlite:").unwrap();
+                for part in ["", "-wal", "-shm"] {
+                    std::fs::remove_file(format!("{file}{part}")).ok();
+                }
+                std::fs::copy(&backup.file, file).unwrap();
+                self.url.clone()
+            }
+            Pools::Postgres(_) => {
+                let url = create_database("").await;
+                postgres_tool("pg_restore", &["--dbname", &url, backup.file.to_str().unwrap()]);
+                url
+            }
+        };
+        TestStore { db: patient(open(&url).await).await, url, folder: self.folder.clone() }
+    }
+
     /// The same store, emptied: for tests that need thousands. Opening one costs more than what they do in it.
     pub(crate) async fn again(&self) -> Self {
         let mut tx = self.db.begin().await.unwrap();
@@ -78,7 +137,7 @@ impl TestStore {
             sqlx::query(deletion.clone()).execute(&mut *connection).await.unwrap();
         }
         tx.commit().await.unwrap();
-        TestStore { db: self.db.clone(), url: self.url.clone(), _folder: None }
+        TestStore { db: self.db.clone(), url: self.url.clone(), folder: None }
     }
 }
 
@@ -169,6 +228,14 @@ async fn migrate(url: &str) {
 pub(crate) fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { TempDir::new_in(memory).unwrap() } else { TempDir::new().unwrap() }
+}
+
+/// Runs a program that comes with the server.
+fn postgres_tool(name: &str, args: &[&str]) {
+    #[expect(clippy::disallowed_methods, reason = "the test's own environment, set by scripts/test")]
+    let folder = std::env::var("LANDFALL_TEST_PG_BIN").expect("LANDFALL_TEST_PG_BIN is set by scripts/test");
+    let output = Command::new(Path::new(&folder).join(name)).args(args).output().unwrap();
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The URL of a database that nobody else uses.

@@ -76,7 +76,13 @@ pub(crate) fn asset(mint: Mint) -> AssetId {
 pub(crate) fn listing_wrapped() -> landfall_chain::Network {
     let mut network = landfall_solana::network(Chain::SolanaMainnet).unwrap();
     let id = asset(Mint::Wrapped);
-    network.assets.push(landfall_chain::Asset { id, symbol: "WSOL".to_owned(), decimals: 9, from_block: 0 });
+    network.assets.push(landfall_chain::Asset {
+        id,
+        symbol: "WSOL".to_owned(),
+        decimals: 9,
+        from_block: 0,
+        route: None,
+    });
     network
 }
 

@@ -21,7 +21,8 @@ use landfall::store::{Db, StoreError, incidents};
 use landfall::time::{Clock, Pulse, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Ticked, TraceLane, Traced, Watcher};
 use landfall_chain::{
-    Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, NativeSource, Network, ReadProof, Tier, U256,
+    Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, NativeSource, Network, ReadProof, Route, Sending,
+    Tier, U256,
 };
 use landfall_sim::{SimChain, SimPool, SimTx};
 use tokio_util::sync::CancellationToken;
@@ -79,15 +80,49 @@ impl World {
 
     /// A network that is traced.
     pub(crate) async fn traced(engine: Engine, seed: u64) -> Self {
+        World::traced_on(TestStore::fresh(engine).await, seed)
+    }
+
+    /// As [`World::traced`], on a store that is there already.
+    pub(crate) fn traced_on(store: TestStore, seed: u64) -> Self {
         let chain = SimChain::new(seed);
         chain.set_finality_depth(Some(FINALITY_DEPTH));
-        World::of_traced(chain, TestStore::fresh(engine).await)
+        World::of_traced(chain, store)
     }
 
     /// As [`World::of`], on a network that is traced.
     pub(crate) fn of_traced(chain: SimChain, store: TestStore) -> Self {
         let native = Native { source: NativeSource::Trace, eip7708_from: None };
         World::with(Network { native, ..network() }, Start::Number(1), chain, store)
+    }
+
+    /// An empty chain and this store, in the time of the chain.
+    pub(crate) fn of_sending(seed: u64, store: TestStore, route: Route) -> Self {
+        let chain = SimChain::new(seed);
+        chain.set_finality_depth(Some(FINALITY_DEPTH));
+        let mut network = network();
+        network.assets.iter_mut().filter(|asset| asset.id == TOKEN).for_each(|asset| asset.route = Some(route.clone()));
+        let world = World::with(network, Start::Number(1), chain, store);
+        world.now.store(world.chain_time().0, Ordering::Relaxed);
+        world
+    }
+
+    /// Another process of the same chain, network and clock, with another store.
+    pub(crate) fn beside(&self, store: TestStore) -> Self {
+        let mut world = self.again(store);
+        world.now = Arc::clone(&self.now);
+        world
+    }
+
+    /// What the newest block says of the time.
+    pub(crate) fn chain_time(&self) -> Timestamp {
+        let newest = self.chain.blocks().pop().expect("a chain has block 0");
+        Timestamp::from_secs(newest.header.time_secs)
+    }
+
+    /// The clock goes on to the time of the newest block, if that is later.
+    pub(crate) fn keep_time(&self) {
+        self.now.fetch_max(self.chain_time().0, Ordering::Relaxed);
     }
 
     /// The same chain and network, with another store; seen directly.
@@ -423,9 +458,15 @@ pub(crate) fn unlisted_token() -> AssetId {
     AssetId::Token(address(NOT_LISTED))
 }
 
+/// How the token is sent.
+pub(crate) fn erc3009() -> Route {
+    Route::Erc3009 { name: "USDC".to_owned(), version: "2".to_owned() }
+}
+
 pub(crate) fn network() -> Network {
-    let native = Asset { id: AssetId::Native, symbol: "ETH".to_owned(), decimals: 18, from_block: 0 };
-    let token = Asset { id: TOKEN, symbol: "USDC".to_owned(), decimals: 6, from_block: 0 };
+    let native = Asset { id: AssetId::Native, symbol: "ETH".to_owned(), decimals: 18, from_block: 0, route: None };
+    let route = Some(erc3009());
+    let token = Asset { id: TOKEN, symbol: "USDC".to_owned(), decimals: 6, from_block: 0, route };
     Network {
         chain: CHAIN,
         chain_ref: "eip155:11155111".to_owned(),
@@ -433,6 +474,7 @@ pub(crate) fn network() -> Network {
         finality: FinalityRule::FINALIZED.into(),
         native: Native::TOP_LEVEL,
         wrapped: None,
+        sending: Sending::usual(30_000),
         assets: vec![native, token],
     }
 }
@@ -442,14 +484,22 @@ pub(crate) async fn cut_off<T: std::fmt::Debug>(
     tick: impl Future<Output = Result<T, TickError>>,
     wakeups: u32,
 ) -> bool {
-    let mut left = wakeups;
-    let mut tick = Box::pin(tick);
-    std::future::poll_fn(|cx| match tick.as_mut().poll(cx) {
-        Poll::Ready(outcome) => {
+    match poll_for(tick, wakeups).await {
+        Some(outcome) => {
             outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
-            Poll::Ready(false)
+            false
         }
-        Poll::Pending if left == 0 => Poll::Ready(true),
+        None => true,
+    }
+}
+
+/// Polls until it is over or has been woken so often: `None` then.
+pub(crate) async fn poll_for<T>(future: impl Future<Output = T>, wakeups: u32) -> Option<T> {
+    let mut left = wakeups;
+    let mut future = Box::pin(future);
+    std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if left == 0 => Poll::Ready(None),
         Poll::Pending => {
             left -= 1;
             Poll::Pending

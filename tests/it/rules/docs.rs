@@ -12,6 +12,8 @@ use std::process::Command;
 
 use landfall::api::openapi_json;
 use landfall::config::Config;
+use landfall::doctor::KINDS;
+use landfall::health::{COMPLAINTS, METRICS};
 use serde_json::Value;
 
 use crate::rules::layers::product_sources;
@@ -160,6 +162,7 @@ fn every_key_of_the_configuration_has_a_row_and_every_row_is_a_key() {
         ("`[api]`", format!("{CHAIN}[api]\n{wrong}")),
         ("`[admin]`", format!("{CHAIN}[admin]\n{wrong}")),
         ("`[nats]`", format!("{CHAIN}[nats]\n{wrong}")),
+        ("`[transfers]`", format!("{CHAIN}[transfers]\n{wrong}")),
         ("`[chains.NAME]`", format!("{CHAIN}{wrong}")),
         (
             "Endpoints: tables in `rpc`",
@@ -171,6 +174,19 @@ fn every_key_of_the_configuration_has_a_row_and_every_row_is_a_key() {
     for (heading, text) in cases {
         assert_eq!(rows(below(&page, heading)), keys(&text), "the keys below {heading}");
     }
+}
+
+#[test]
+fn every_metric_has_a_row_and_every_row_is_a_metric() {
+    let page = text("docs/reference/status-and-health.md");
+    let names = METRICS.iter().map(|metric| metric.name).chain([COMPLAINTS]);
+    assert_eq!(rows(below(&page, "Metrics")), names.map(str::to_owned).collect());
+}
+
+#[test]
+fn every_line_of_the_doctor_has_a_row_and_every_row_is_a_line() {
+    let page = text("docs/reference/status-and-health.md");
+    assert_eq!(rows(below(&page, "Doctor")), KINDS.map(str::to_owned).into());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use landfall_chain::{Chain, Family};
 
 /// Each room and the rooms it may name, lowest floor first.
-const ROOMS: [(&str, &str); 34] = [
+const ROOMS: [(&str, &str); 38] = [
     // 2: pure. Each names only what stands before it; randomness is an argument.
     ("amount", ""),
     ("time", ""),
@@ -19,28 +19,30 @@ const ROOMS: [(&str, &str); 34] = [
     ("deposit", "amount time"),
     ("request", "deposit"),
     ("identity", "printable request"),
-    ("event", "amount time deposit identity"),
     ("account", "amount time request identity"),
     ("balance", "time account"),
-    ("transfer", "time deposit event request"),
+    ("gas", "amount time"),
+    ("transfer", "time deposit request gas"),
+    ("event", "amount time deposit identity gas transfer"),
     ("key", "amount time"),
     ("webhook", "amount time"),
     ("incident", "time deposit"),
     ("overrides", "time incident"),
+    ("policy", "amount time deposit"),
     // 3: SQL over the types of floor 2.
     (
         "store",
-        "amount time secrets deposit event request identity account balance transfer key webhook incident overrides",
+        "amount time secrets deposit event request identity account balance gas transfer key webhook incident overrides policy",
     ),
     // What names of webhooks stand for, vetted.
     ("resolver", "webhook"),
     // What is registered, through whichever door.
     (
         "registry",
-        "amount time printable deposit event request identity account balance transfer key webhook overrides store resolver",
+        "amount time printable deposit event request identity account balance gas transfer key webhook overrides policy store resolver",
     ),
     // What operators decide about chains and identities, whoever asks for it.
-    ("operator", "time printable deposit event request identity incident overrides store"),
+    ("operator", "time printable deposit event request identity gas transfer incident overrides policy store"),
     // Whose turn it is at work that one process at a time does.
     ("lease", "time store"),
     // Under which names that is served which asks for no key.
@@ -50,45 +52,54 @@ const ROOMS: [(&str, &str); 34] = [
         "watcher",
         "amount time deposit event request identity account balance key webhook incident overrides store lease",
     ),
+    // Sends transfers; it meets the watcher in the record of blocks.
+    ("sender", "time deposit event request identity account gas transfer incident store lease"),
     ("delivery", "amount time deposit event request identity account key webhook store resolver"),
     ("feed", "time store lease"),
     // What a client has at the other end of a webhook; it knows neither store nor delivery.
     ("receiver", "time event webhook"),
     (
         "api",
-        "amount time random deposit event request identity account balance transfer key webhook overrides store registry hosts",
+        "amount time random deposit event request identity account balance gas transfer key webhook overrides policy store registry hosts",
     ),
-    ("health", "amount time deposit event request identity account key webhook incident overrides store hosts"),
+    (
+        "health",
+        "amount time deposit event request identity account transfer key webhook incident overrides store hosts",
+    ),
+    // Asks chains and the signer what the sender would ask; changes nothing.
+    ("doctor", "amount time gas transfer store"),
     // Between 4 and 5: reads into the settings of the rooms below, opens nothing.
     (
         "config",
-        "amount time secrets deposit event request identity account key webhook store registry watcher delivery api health",
+        "amount time secrets deposit event request identity account gas key webhook store registry watcher sender delivery api health",
     ),
     // 5: the composition root.
     (
         "app",
-        "amount time random deposit event request identity account key webhook store resolver registry watcher delivery feed api health config",
+        "amount time random deposit event request identity account key webhook store resolver registry watcher sender delivery feed api health doctor config",
     ),
     // 6: the program.
     ("telemetry", ""),
     (
         "sandbox",
-        "amount time random deposit event request identity account key webhook overrides store resolver registry watcher delivery feed receiver api health config app",
+        "amount time random deposit event request identity account gas transfer key webhook overrides store resolver registry operator watcher sender delivery feed receiver api health config app",
     ),
     (
         "cli",
-        "amount time random secrets printable deposit event request identity account balance key webhook incident overrides store resolver registry operator watcher delivery feed receiver api health config app sandbox",
+        "amount time random secrets printable deposit event request identity account balance gas transfer key webhook incident overrides policy store resolver registry operator watcher sender delivery feed receiver api health doctor config app sandbox",
     ),
     ("main", "cli telemetry"),
 ];
-const PURE: &str = "amount time random secrets printable deposit event request identity account balance transfer key webhook incident overrides";
+const PURE: &str = "amount time random secrets printable deposit request identity account balance gas transfer event key webhook incident overrides policy";
 /// Foreign crates and the rooms that may name them.
-const CRATES: [(&str, &str); 11] = [
+const CRATES: [(&str, &str); 12] = [
     ("sqlx", "store"),
     ("hyper", "app api"),
     ("async_nats", "delivery"),
     ("landfall_evm", "app"),
     ("landfall_solana", "app"),
+    // Who composes it, and who makes a keystore: the verbs, and the play.
+    ("landfall_signer", "app cli sandbox"),
     ("landfall_rpc", ""),
     ("landfall_sim", ""),
     ("landfall_node", ""),
@@ -100,6 +111,10 @@ const CRATES: [(&str, &str); 11] = [
 /// share.
 const SHARED: [(&str, &str); 3] = [("chain", ""), ("rpc", "landfall-chain"), ("sim", "landfall-chain")];
 const FAMILY: &str = "landfall-chain landfall-rpc";
+/// What the signer may name of the house: what is asked of it, and how a family encodes what it signs.
+const SIGNER: &str = "landfall-chain landfall-evm landfall-solana";
+/// Stores and networks: whoever holds the keys has neither.
+const NOT_BESIDE_KEYS: [&str; 7] = ["sqlx", "reqwest", "hyper", "axum", "async-nats", "rustls", "socket2"];
 /// Who may name the server that shows its family's chain, for tests: it stands on `chain` alone.
 const SERVERS: [(&str, &str); 1] = [("solana", "landfall-cluster")];
 /// The crate of chains/ that alone may name an SDK, by how the SDK's crates begin.
@@ -211,6 +226,26 @@ fn the_walls_of_the_crates_stand() {
             let fault = wall_fault(&member, &name);
             assert_eq!(fault, None, "chains/{member}/Cargo.toml");
         }
+    }
+}
+
+#[test]
+fn the_signer_has_neither_store_nor_network() {
+    let manifest: toml::Table = fs::read_to_string(root().join("signer/Cargo.toml")).unwrap().parse().unwrap();
+    let names = crates_listed(&manifest, &["dependencies", "build-dependencies"]);
+    assert!(!names.is_empty());
+    for name in names {
+        assert_eq!(signer_fault(&name), None, "signer/Cargo.toml");
+    }
+    let broken = [
+        ("sqlx", "whoever holds the keys has neither store nor network"),
+        ("hyper-util", "whoever holds the keys has neither store nor network"),
+        ("landfall-rpc", "the signer may name only landfall-chain landfall-evm landfall-solana"),
+        ("landfall", "the signer may name only landfall-chain landfall-evm landfall-solana"),
+        ("alloy", "alloy belongs to chains/evm"),
+    ];
+    for (name, fault) in broken {
+        assert_eq!(signer_fault(name).as_deref(), Some(fault), "{name}");
     }
 }
 
@@ -336,6 +371,18 @@ fn wall_fault(member: &str, name: &str) -> Option<String> {
     Some(format!("{name} belongs to chains/{owner}"))
 }
 
+/// Why the signer must not depend on the crate `name`.
+fn signer_fault(name: &str) -> Option<String> {
+    if NOT_BESIDE_KEYS.iter().any(|begin| name.starts_with(begin)) {
+        return Some("whoever holds the keys has neither store nor network".to_owned());
+    }
+    if name.starts_with("landfall") && !SIGNER.split(' ').any(|may| may == name) {
+        return Some(format!("the signer may name only {SIGNER}"));
+    }
+    let (_, owner) = SDKS.iter().find(|(sdk, _)| name.starts_with(sdk))?;
+    Some(format!("{name} belongs to chains/{owner}"))
+}
+
 /// What in `text`, the source file at `path`, breaks a floor or a wall: a line each.
 fn floor_faults(path: &Path, text: &str) -> Vec<String> {
     let room = path.components().nth(1).map(|part| part.as_os_str().to_string_lossy().replace(".rs", "")).unwrap();
@@ -426,16 +473,21 @@ pub(crate) fn root() -> &'static Path {
 }
 
 pub(crate) fn all_sources() -> Vec<(PathBuf, String)> {
-    let all: Vec<_> = ["src", "chains", "tests"].into_iter().flat_map(sources).collect();
+    let all: Vec<_> = ["src", "chains", "signer", "tests"].into_iter().flat_map(sources).collect();
     assert!(all.len() > 50, "the sources were not found");
     all
 }
 
-/// The sources of the product: `src`, and `src` of each crate of chains/.
+/// The sources of the product: `src`, and `src` of each crate of chains/ and of the signer.
 pub(crate) fn product_sources() -> Vec<(PathBuf, String)> {
     let is_src = |path: &PathBuf, nth: usize| path.components().nth(nth).is_some_and(|part| part.as_os_str() == "src");
     let all = all_sources().into_iter();
-    all.filter(|(path, _)| is_src(path, 0) || path.starts_with("chains") && is_src(path, 2)).collect()
+    let is_product = |path: &PathBuf| {
+        is_src(path, 0)
+            || path.starts_with("signer") && is_src(path, 1)
+            || path.starts_with("chains") && is_src(path, 2)
+    };
+    all.filter(|(path, _)| is_product(path)).collect()
 }
 
 /// The source files below a folder of the repository, by their paths in it.

@@ -49,7 +49,7 @@ fn other() -> AssetId {
 /// Mainnet, and another mint of six decimals that may be under either program.
 fn listing() -> Network {
     let mut network = network(CHAIN).unwrap();
-    network.assets.push(Asset { id: other(), symbol: "OTHER".to_owned(), decimals: 6, from_block: 0 });
+    network.assets.push(Asset { id: other(), symbol: "OTHER".to_owned(), decimals: 6, from_block: 0, route: None });
     network
 }
 

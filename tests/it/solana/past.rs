@@ -628,7 +628,7 @@ async fn tokens_are_found_under_each_program_that_a_mint_may_have_and_so_is_wrap
         let node = Node::start(&ledger).await;
         let store = store(Engine::Sqlite).await;
         let mut network = network(CHAIN).unwrap();
-        network.assets.push(Asset { id: token, symbol: "TOKEN".to_owned(), decimals: 6, from_block: 0 });
+        network.assets.push(Asset { id: token, symbol: "TOKEN".to_owned(), decimals: 6, from_block: 0, route: None });
         run_by(watcher_of(network, &[&node], &options, &store, 11), &by_address()).await;
         let found: Vec<_> = deposits_of(&store).await.into_iter().map(|found| (found.asset, found.amount)).collect();
         assert_eq!(found, [(asset, U256::from(5_000_000))], "{program} {options:?}");

@@ -13,7 +13,7 @@ const ELSEWHERE: Chain = Chain::SolanaDevnet;
 
 fn asset(symbol: &str, key: u8) -> Asset {
     let id = AssetId::Token(Address::Solana([key; 32]));
-    Asset { id, symbol: symbol.to_owned(), decimals: 6, from_block: 0 }
+    Asset { id, symbol: symbol.to_owned(), decimals: 6, from_block: 0, route: None }
 }
 
 fn terms() -> Terms {

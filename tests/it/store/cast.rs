@@ -61,6 +61,7 @@ pub(super) fn deposit(tag: u8) -> Deposit {
         status: Pending,
         created_at: NOW,
         confirmed_at: None,
+        is_self_transfer: false,
     }
 }
 
@@ -79,6 +80,7 @@ pub(super) fn block(number: u64, tag: u8) -> Block {
         debits: Debits::ByLegs,
         unattributed: Vec::new(),
         fees: Vec::new(),
+        marks: Vec::new(),
         rejected: Vec::new(),
         fee_recipient: None,
         proof: Proof::Roots,

@@ -111,7 +111,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 61] = [
+const HOT: [(&str, &str); 72] = [
     ("accounts::OWNERS", "SEARCH w USING"),
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
     ("deposits::SETTLEABLE", "SEARCH f USING"),
@@ -190,6 +190,17 @@ const HOT: [(&str, &str); 61] = [
     ("ahead::ENDPOINTS", "INDEX deliveries_queue (webhook_id=?)"),
     ("endpoints::RELEASE_HELD", "INDEX deliveries_queue"),
     ("endpoints::RELEASE_AGAIN", "INDEX deliveries_queue"),
+    ("accounts::WATCHED_SINCE", "INDEX sponsors_watched"),
+    ("marks::UNKNOWN", "INDEX marks_unknown"),
+    ("policies::LOCK_APPLYING", "INDEX policies_active"),
+    ("policies::USED_BY_ALL", "INDEX transfers_newest (organization_id=? AND created_us>?"),
+    ("policies::USED_BY_IDENTITY", "INDEX transfers_identity (identity_id=? AND created_us>?"),
+    ("policies::USED_BY_ACCOUNT", "INDEX transfers_account (account_id=? AND created_us>?"),
+    ("gas_ledger::LANDED", "INDEX fees_payer (chain=? AND payer=? AND block_number>? AND block_number<?)"),
+    ("gas_ledger::LAST_COST", "INDEX gas_ledger_route"),
+    ("gas_ledger::COSTS_OF", "INDEX gas_ledger_transfer"),
+    ("gas_ledger::NEWEST", "INDEX gas_ledger_newest"),
+    ("gas_ledger::PRICED_BETWEEN", "INDEX gas_pricings_at"),
     ("feed::LAST", "INDEX events_feed"),
     ("feed::OLDEST_UNNUMBERED", "INDEX events_unnumbered"),
     ("feed::NUMBER", "INDEX events_unnumbered"),

@@ -2,7 +2,8 @@
 //! never CONFIRMED, and what they hold is, wherever they can report.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use landfall::deposit::{Deposit, DepositStatus};
 use landfall::operator::DecideDepositError;
@@ -16,8 +17,8 @@ use rand::{RngExt, SeedableRng};
 
 use crate::harness::books::events;
 use crate::harness::follower::{Follower, Mode};
-use crate::harness::lanes::{full, given_seed};
-use crate::harness::postgres::{ENGINES, Engine};
+use crate::harness::lanes::{full, given_seed, on_every_processor};
+use crate::harness::postgres::{ENGINES, Engine, TestStore};
 use crate::harness::world::{CHAIN, FINALITY_DEPTH, World, address, report};
 
 const ALICE: u8 = 0xa1;
@@ -293,9 +294,9 @@ fn misreport(rng: &mut StdRng, legs: &[SimLeg]) -> Vec<SimLeg> {
 }
 
 /// Random blocks with forks between them, whose tracers err at random, alone and alike; the ledger says what is true.
-async fn history(seed: u64, tally: &mut BTreeMap<&'static str, u64>) {
+async fn history(store: TestStore, seed: u64, tally: &mut BTreeMap<&'static str, u64>) {
     let mut rng = StdRng::seed_from_u64(seed);
-    let mut world = World::traced(Engine::Sqlite, seed).await;
+    let mut world = World::traced_on(store, seed);
     for (name, who) in [("alice", ALICE), ("bob", BOB)] {
         world.watch(name, address(who)).await;
     }
@@ -365,13 +366,32 @@ async fn history(seed: u64, tally: &mut BTreeMap<&'static str, u64>) {
     world.abandon();
 }
 
-#[tokio::test]
-async fn whatever_tracers_report_at_random_no_more_is_confirmed_than_the_ledger_paid() {
-    let mut tally = BTreeMap::new();
+/// How many run side by side, each with a store of its own.
+const LANES: usize = 4;
+const LANES_OF_PROCESSOR: usize = 2;
+/// Histories between two words about how far it is.
+const REPORT_EVERY: u64 = 1_000;
+
+#[test]
+fn whatever_tracers_report_at_random_no_more_is_confirmed_than_the_ledger_paid() {
     let (count, mode) = if full() { (20_000, "full") } else { (60, "bounded") };
-    let base = given_seed();
-    for seed in base..base + count {
-        history(seed, &mut tally).await;
+    let (begun, base) = (Instant::now(), given_seed());
+    let done = AtomicU64::new(0);
+    let tallies = on_every_processor((0..LANES).collect(), LANES_OF_PROCESSOR, async |lane| {
+        let mut tally = BTreeMap::new();
+        let shelf = TestStore::fresh(Engine::Sqlite).await;
+        for seed in (base..base + count).skip(lane).step_by(LANES) {
+            history(shelf.again().await, seed, &mut tally).await;
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if done.is_multiple_of(REPORT_EVERY) {
+                println!("{done} of {count} histories in {} s", begun.elapsed().as_secs());
+            }
+        }
+        tally
+    });
+    let mut tally = BTreeMap::new();
+    for (what, times) in tallies.into_iter().flatten() {
+        *tally.entry(what).or_insert(0) += times;
     }
     println!("{mode}: {count} histories of tracers from seed {base}: {tally:?}");
     assert!(["confirmed", "whole", "misreported", "failed"].iter().all(|what| tally[what] > 20), "{tally:?}");

@@ -1,7 +1,7 @@
 //! Solana with real programs: deposits, and what only looks like one, through the real watcher.
 //!
 //! [`credits`] is the index; [`payments`] has what was sent; [`cluster`] says which node runs it. In [`service`] it is
-//! the whole program that follows the cluster, on the [`stage`] of the other tests of this ring.
+//! the whole program that follows the cluster, on the [`stage`] of the other tests of this ring; in [`transfers`] it pays.
 
 mod balances;
 mod cluster;
@@ -13,3 +13,4 @@ mod payments;
 mod programs;
 mod service;
 mod stage;
+mod transfers;

@@ -130,7 +130,13 @@ impl Play {
         let mut network = network(CHAIN).unwrap();
         for (symbol, token) in &tokens[..3] {
             let id = AssetId::Token(Address::Solana(token.mint.to_bytes()));
-            network.assets.push(Asset { id, symbol: (*symbol).to_owned(), decimals: DECIMALS, from_block: 0 });
+            network.assets.push(Asset {
+                id,
+                symbol: (*symbol).to_owned(),
+                decimals: DECIMALS,
+                from_block: 0,
+                route: None,
+            });
         }
         let bob = Keypair::new();
         let [alice, carol, dave] = [(); 3].map(|()| Keypair::new().pubkey());

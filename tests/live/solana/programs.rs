@@ -53,6 +53,14 @@ impl Token {
         Instruction { program_id: ATA, accounts, data: vec![1] }
     }
 
+    /// Room for the extension in the associated account of `owner`, and a memo for each payment from then on.
+    pub(crate) fn demand_memos(&self, payer: &Pubkey, owner: &Pubkey) -> [Instruction; 2] {
+        let (account, signer) = (AccountMeta::new(self.ata(owner), false), AccountMeta::new_readonly(*owner, true));
+        let system = AccountMeta::new_readonly(SYSTEM, false);
+        let room = vec![account.clone(), AccountMeta::new(*payer, true), system, signer.clone()];
+        [self.call(room, vec![29, 8, 0]), self.call(vec![account, signer], vec![30, 0])]
+    }
+
     pub(crate) fn initialize_mint(&self, authority: &Pubkey) -> Instruction {
         let data = [&[20, self.decimals][..], authority.as_ref(), &[0]].concat();
         self.call(vec![AccountMeta::new(self.mint, false)], data)

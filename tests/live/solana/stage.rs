@@ -3,6 +3,7 @@
 //!
 //! What is waited for comes within a minute, or the test fails with what there is instead.
 
+use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -73,6 +74,11 @@ impl Stage {
         let config = std::fs::read_to_string(&path).unwrap();
         let listen = format!("[api]\nlisten = {address:?}");
         std::fs::write(&path, config.replacen("[api]\nlisten = \"127.0.0.1:0\"", &listen, 1)).unwrap();
+    }
+
+    /// Where the program runs.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub(crate) fn watch(&self, account: &str, owner: &Pubkey) {

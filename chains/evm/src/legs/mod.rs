@@ -15,8 +15,8 @@ use std::collections::HashMap;
 
 use alloy::primitives::{B256, b256};
 use landfall_chain::{
-    Address, AssetId, AssetTransfer, Legs, Native, NativeSource, Network, Rejected, SenderRule, TxId, TxLife, TxRef,
-    U256, Verdict, number_equal_legs,
+    Address, Asset, AssetId, AssetTransfer, Delegate, Legs, Native, NativeSource, Network, Rejected, Route, SenderRule,
+    TxId, TxLife, TxRef, U256, Verdict, number_equal_legs,
 };
 
 use crate::error::EvmError;
@@ -37,6 +37,10 @@ const NOBODY: [u8; 20] = [0; 20];
 pub(crate) struct Rules {
     pub(crate) stack: Stack,
     pub(crate) listed: Listed,
+    /// Those of them that take intents.
+    pub(crate) sendable: Listed,
+    /// What acts for wallets that pay.
+    pub(crate) delegates: Vec<Delegate>,
     pub(crate) native: Native,
 }
 
@@ -71,18 +75,53 @@ impl Rules {
         let listed = Listed::of(network);
         match native::CHAIN_LOGS.into_iter().find(|contract| listed.0.contains_key(&contract.into_array())) {
             Some(contract) => Err(EvmError::NoToken { chain, contract: Address::Evm(contract.into()) }),
-            None => Ok(Rules { stack, listed, native }),
+            None => {
+                let (sendable, delegates) = (Listed::sendable(network), delegates(network));
+                Ok(Rules { stack, listed, sendable, delegates, native })
+            }
         }
     }
+
+    /// Whether any asset is sent by an intent.
+    pub(crate) fn take_intents(&self) -> bool {
+        !self.sendable.is_empty() || !self.delegates.is_empty()
+    }
+}
+
+/// Each delegate that an asset of the network is sent by.
+pub(crate) fn delegates(network: &Network) -> Vec<Delegate> {
+    let mut delegates = Vec::new();
+    for asset in &network.assets {
+        if let Some(Route::Delegate(delegate)) = &asset.route
+            && !delegates.contains(delegate)
+        {
+            delegates.push(*delegate);
+        }
+    }
+    delegates
 }
 
 impl Listed {
     pub(crate) fn of(network: &Network) -> Self {
+        Listed::those(network, |_| true)
+    }
+
+    /// The tokens that take intents.
+    fn sendable(network: &Network) -> Self {
+        Listed::those(network, |asset| matches!(asset.route, Some(Route::Erc3009 { .. })))
+    }
+
+    fn those(network: &Network, is_one: impl Fn(&Asset) -> bool) -> Self {
         let contract = |id: &AssetId| match id {
             AssetId::Token(Address::Evm(contract)) => Some(*contract),
             AssetId::Token(Address::Solana(_)) | AssetId::Native => None,
         };
-        Listed(network.assets.iter().filter_map(|asset| Some((contract(&asset.id)?, asset.from_block))).collect())
+        let assets = network.assets.iter().filter(|asset| is_one(asset));
+        Listed(assets.filter_map(|asset| Some((contract(&asset.id)?, asset.from_block))).collect())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Whether `contract` is believed in block `number`.

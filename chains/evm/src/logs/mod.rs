@@ -1,5 +1,5 @@
 //! Blocks read by their logs (`proof = "logs"`): header and transactions are proved, the logs of listed contracts are
-//! compared with the header's bloom.
+//! compared with the header's bloom. These say what was paid and, of tokens that take intents, which were used.
 //!
 //! Promises: what it returns are candidates, to be read again in full before anything is recorded. These are read with
 //! receipts at once:
@@ -8,6 +8,8 @@
 //! - what a header cannot prove: Polygon's state-syncs, which were in no bloom before Madhugiri, and the recipients of
 //!   OP-stack deposits that create a contract
 //!
+//! A bloom holds contracts and topics, and not which go together. So a use of an intent counts as missing only where no
+//! other log explains its contract, or none its topic: else most blocks of a busy token would be read with receipts.
 //! A false alarm costs a read. Not promised: that each log of a contract is there, when some are. Only receipts prove
 //! that.
 
@@ -18,8 +20,8 @@ use std::ops::RangeInclusive;
 
 use alloy::primitives::{Address as Contract, B256};
 use landfall_chain::{
-    Address, Asset, AssetId, AssetTransfer, Block, BlockRef, Debits, Fee, Header, Legs, Native, NativeSource, Network,
-    Proof, Signers, U256, number_equal_legs,
+    Address, Asset, AssetId, AssetTransfer, Block, BlockRef, Debits, Fee, Header, Legs, Mark, Native, NativeSource,
+    Network, Proof, Route, Signers, U256, number_equal_legs,
 };
 use landfall_rpc::{Call, Raw};
 use serde::Deserialize;
@@ -33,6 +35,8 @@ use crate::legs::fees;
 use crate::legs::native::{self, LOG_TRANSFER, POLYGON_POL, SYSTEM};
 use crate::legs::withdrawals;
 use crate::legs::{self, Movement, TRANSFER};
+use crate::pay::delegate::{self, REDEEMED, USED_ID};
+use crate::pay::marks::{self, CANCELED, USED};
 use crate::polygon;
 use crate::proof::bloom::{Bits, Bloom};
 use crate::proof::encode::created_contract;
@@ -54,8 +58,8 @@ pub(crate) struct Sources {
 /// A contract and the first topic of its logs that count.
 #[derive(Debug)]
 pub(crate) struct Source {
-    pub(crate) contract: Contract,
-    pub(crate) topic: B256,
+    contract: Contract,
+    topic: B256,
     /// The first block in which it counts.
     from: u64,
     bits: [Bits; 2],
@@ -75,6 +79,15 @@ pub(crate) struct ListedLog<'a> {
     pub(crate) removed: Option<bool>,
 }
 
+/// How logs fit a bloom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fit {
+    /// The bloom may hold logs of a source, and none was shown.
+    pub(crate) misses: bool,
+    /// A log was shown that it does not hold.
+    pub(crate) excludes: bool,
+}
+
 /// What must be asked beside a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Beside {
@@ -91,13 +104,21 @@ impl Sources {
             Source { contract, topic, from, bits }
         };
         let token = |asset: &Asset| match asset.id {
-            AssetId::Token(Address::Evm(contract)) => Some(source(contract.into(), TRANSFER, asset.from_block)),
-            AssetId::Token(Address::Solana(_)) | AssetId::Native => None,
+            AssetId::Token(Address::Evm(contract)) => {
+                let topics: &[B256] = match asset.route {
+                    Some(Route::Erc3009 { .. }) => &[TRANSFER, USED, CANCELED],
+                    Some(Route::Guard { .. } | Route::Delegate(_)) | None => &[TRANSFER],
+                };
+                topics.iter().map(|topic| source(contract.into(), *topic, asset.from_block)).collect()
+            }
+            AssetId::Token(Address::Solana(_)) | AssetId::Native => Vec::new(),
         };
-        let mut sources: Vec<Source> = network.assets.iter().filter_map(token).collect();
+        let mut sources: Vec<Source> = network.assets.iter().flat_map(token).collect();
         if network.native.source == NativeSource::LogTransfer {
             sources.push(source(POLYGON_POL, LOG_TRANSFER, 0));
         }
+        let of_delegates = legs::delegates(network).iter().flat_map(delegate::sources).collect::<Vec<_>>();
+        sources.extend(of_delegates.into_iter().map(|(contract, topic)| source(contract.into(), topic, 0)));
         sources.extend(network.native.eip7708_from.map(|from| source(SYSTEM, TRANSFER, from)));
         Sources { sources, native: network.native }
     }
@@ -106,8 +127,34 @@ impl Sources {
         self.sources.len()
     }
 
+    /// Whether the bloom of block `number` may hold a log of one of them.
+    fn may_be_in(&self, number: u64, bloom: &Bloom) -> bool {
+        self.at(number).any(|(_, source)| source.may_be_in(bloom))
+    }
+
+    /// How the logs that were `shown` of block `number`, by the places of their sources, fit its bloom.
+    pub(crate) fn compare(&self, number: u64, bloom: &Bloom, shown: &[bool]) -> Fit {
+        let is_shown = |place: usize| shown.get(place) == Some(&true);
+        let mut fit = Fit { misses: false, excludes: false };
+        for (place, source) in self.at(number) {
+            match (source.may_be_in(bloom), is_shown(place)) {
+                (true, false) => fit.misses |= !(source.is_use() && self.explain(source, is_shown)),
+                (false, true) => fit.excludes = true,
+                (true, true) | (false, false) => {}
+            }
+        }
+        fit
+    }
+
+    /// Whether other logs that were shown explain why the bloom holds this contract, and why it holds this topic.
+    fn explain(&self, source: &Source, is_shown: impl Fn(usize) -> bool) -> bool {
+        let shown = || self.sources.iter().enumerate().filter(|(place, _)| is_shown(*place));
+        shown().any(|(_, other)| other.contract == source.contract)
+            && shown().any(|(_, other)| other.topic == source.topic)
+    }
+
     /// Those that count in block `number`, with their places.
-    pub(crate) fn at(&self, number: u64) -> impl Iterator<Item = (usize, &Source)> {
+    fn at(&self, number: u64) -> impl Iterator<Item = (usize, &Source)> {
         self.sources.iter().enumerate().filter(move |(_, source)| source.from <= number)
     }
 
@@ -132,15 +179,23 @@ impl Sources {
         let mut topics: Vec<B256> = self.sources.iter().map(|source| source.topic).collect();
         topics.sort_unstable();
         topics.dedup();
-        filter["address"] = self.sources.iter().map(|source| json!(source.contract)).collect();
+        // Those of a contract stand together.
+        let mut contracts: Vec<Contract> = self.sources.iter().map(|source| source.contract).collect();
+        contracts.dedup();
+        filter["address"] = json!(contracts);
         filter["topics"] = json!([topics]);
         (!self.sources.is_empty()).then(|| Call { method: LOGS, params: json!([filter]) })
     }
 }
 
 impl Source {
-    pub(crate) fn may_be_in(&self, bloom: &Bloom) -> bool {
+    fn may_be_in(&self, bloom: &Bloom) -> bool {
         self.bits.into_iter().all(|bits| bloom.may_hold(bits))
+    }
+
+    /// Whether its logs report that intents were used, and move nothing.
+    fn is_use(&self) -> bool {
+        self.topic == USED || self.topic == CANCELED || self.topic == USED_ID || self.topic == REDEEMED
     }
 }
 
@@ -259,7 +314,7 @@ impl Reader {
         if is_mute && !is_empty || needs_receipts || found.state_sync(self.rules.stack).is_some() {
             return Ok(Beside::Receipts);
         }
-        let is_held = self.sources.at(header.block.number).any(|(_, source)| source.may_be_in(&bloom));
+        let is_held = self.sources.may_be_in(header.block.number, &bloom);
         Ok(if is_held { Beside::Logs } else { Beside::Nothing })
     }
 
@@ -284,14 +339,14 @@ impl Reader {
         };
         logs.retain(|log| log.removed != Some(true));
         self.check_places(endpoint, found, &logs)?;
-        let bloom = bloom(endpoint, block)?;
-        for (place, source) in self.sources.at(header.block.number) {
-            let is_shown = logs.iter().any(|log| self.place(log) == Some(place));
-            match (source.may_be_in(&bloom), is_shown) {
-                (true, false) => return Ok(None),
-                (false, true) => return Err(refused(LOGS)(Refusal::Unproved(Check::Bloom))),
-                (true, true) | (false, false) => {}
-            }
+        let mut shown = vec![false; self.sources.len()];
+        logs.iter().filter_map(|log| self.place(log)).for_each(|place| shown[place] = true);
+        let fit = self.sources.compare(header.block.number, &bloom(endpoint, block)?, &shown);
+        if fit.excludes {
+            return Err(refused(LOGS)(Refusal::Unproved(Check::Bloom)));
+        }
+        if fit.misses {
+            return Ok(None);
         }
         Ok(Some(Block {
             header: *header,
@@ -300,6 +355,7 @@ impl Reader {
             debits: Debits::ByLegs,
             unattributed: Vec::new(),
             fees: self.fees(found),
+            marks: self.marks(found, &logs),
             rejected: Vec::new(),
             fee_recipient: fees::recipient(self.rules.stack, block),
             proof: Proof::Bloom,
@@ -350,6 +406,21 @@ impl Reader {
         transfers.extend(withdrawals::of_block(self.rules.stack, &found.block).iter().filter_map(withdrawals::leg));
         number_equal_legs(&mut transfers);
         transfers
+    }
+
+    /// What may be uses of intents: what stands between two logs in their block is not seen here.
+    fn marks(&self, found: &Found<'_>, logs: &[ListedLog<'_>]) -> Vec<Mark> {
+        let mut marks = Vec::new();
+        if !self.rules.take_intents() {
+            return marks;
+        }
+        for wire in &found.block.transactions {
+            let Ok(kind) = Kind::parse(wire.kind, self.rules.stack) else { continue };
+            let of_tx = logs.iter().filter(|log| log.transaction_hash == wire.hash).map(ListedLog::wire);
+            let (tx, of_tx) = (legs::reference(kind, wire), of_tx.collect::<Vec<_>>());
+            marks.extend(marks::of_logs(&self.rules, found.header.block.number, tx, &of_tx));
+        }
+        marks
     }
 
     fn token(&self, log: &WireLog<'_>, number: u64) -> Option<Movement> {

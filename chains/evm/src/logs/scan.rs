@@ -199,18 +199,12 @@ fn reported<T>(
     }
     let is_empty = block.transactions_root == EMPTY_ROOT_HASH;
     let is_mute = bloom_is_mute(reader.rules.stack, block, is_empty, &bloom);
-    let mut is_hit = is_withdrawn || is_mute || seen.is_some_and(|seen| seen.is_hit);
-    for (place, source) in reader.sources.at(number) {
-        match (source.may_be_in(&bloom), seen.is_some_and(|seen| seen.shown[place])) {
-            (true, false) => is_hit = true,
-            // A mute bloom makes the block a hit, and contradicts nothing: state-syncs are shown, and were in no
-            // bloom.
-            (false, true) if is_mute => {}
-            (false, true) => return Err(contradicted(endpoint, &header)),
-            (true, true) | (false, false) => {}
-        }
+    let fit = reader.sources.compare(number, &bloom, seen.map_or(&[], |seen| &seen.shown));
+    // A mute bloom makes the block a hit, and contradicts nothing: state-syncs are shown, and were in no bloom.
+    if fit.excludes && !is_mute {
+        return Err(contradicted(endpoint, &header));
     }
-    Ok((header, is_hit))
+    Ok((header, is_withdrawn || is_mute || fit.misses || seen.is_some_and(|seen| seen.is_hit)))
 }
 
 /// Whether a transaction of the block names a watched address, as its root proves.

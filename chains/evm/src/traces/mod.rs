@@ -278,6 +278,7 @@ fn in_lane(roots: Block, asked: &Asked, Believed { moved, proof, by_two_engines 
         debits: Debits::ByLegs,
         unattributed: Vec::new(),
         fees: Vec::new(),
+        marks: Vec::new(),
         rejected: if legs == Legs::Explained { moved.rejected } else { Vec::new() },
         fee_recipient: roots.fee_recipient,
         proof,

@@ -156,7 +156,7 @@ async fn what_a_recorded_pseudo_receipt_claims_is_unproved() {
         let id = AssetId::Token(ChainAddress::Evm(bridged.into()));
         if listed {
             let symbol = "BRIDGED".to_owned();
-            network.assets.push(landfall_chain::Asset { id, symbol, decimals: 18, from_block: 0 });
+            network.assets.push(landfall_chain::Asset { id, symbol, decimals: 18, from_block: 0, route: None });
         }
         let block = forge::read_as(network, (reported.clone(), receipts.clone()), EXPLAINED).await.unwrap();
         assert!(block.transfers.iter().all(|leg| leg.asset != id));

@@ -158,12 +158,14 @@ async fn a_log_that_the_bloom_excludes_is_a_lie() {
         symbol: "F".to_owned(),
         decimals: 1,
         from_block: 0,
+        route: None,
     });
     network.assets.push(landfall_chain::Asset {
         id: AssetId::Token(eurc),
         symbol: "E".to_owned(),
         decimals: 1,
         from_block: 0,
+        route: None,
     });
     let node = node(move |ledger, method, params| match method {
         "eth_getLogs" => {

@@ -6,7 +6,7 @@
 //! - `proof`: made blocks prove, tampered ones do not
 //! - `recorded`: blocks of mainnet, Base, Optimism, Polygon and anvil prove, with the legs that they should have
 //! - `tables`: those with many legs, held to tables of them; `recent`: those of 2023 to 2026, all of them
-//! - `legs`: what is a creditable leg and what is not
+//! - `legs`: what is a creditable leg and what is not; `marks`: which intents were used
 //! - `native`: native currency reported by the chain's own logs
 //! - `explain`: what is no leg, and why
 //! - `fees`, `signers`: what transactions cost, and who signed them
@@ -20,6 +20,7 @@
 //! - `reads`: tip, headers, blocks, fate, and what an absent answer means
 //! - `torn`: blocks and receipts that do not belong together
 //! - `logs`, `scan`: blocks by their logs, and where in a range to look
+//! - `pay`: what is asked of endpoints to carry intents
 //! - `pending`: what is in no block is never asked for
 //! - `endpoints`: secrets, wrong chains, failures
 //! - `pool`: several endpoints: whose word counts, who is asked next, who is left out and comes back
@@ -35,6 +36,7 @@
 mod accounts;
 mod agreeing;
 mod assets;
+mod delegates;
 mod endpoints;
 mod explain;
 mod fees;
@@ -47,10 +49,12 @@ mod kept;
 mod lacking;
 mod legs;
 mod logs;
+mod marks;
 mod mint;
 mod native;
 mod node;
 mod op;
+mod pay;
 mod pending;
 mod polygon;
 mod pool;

@@ -266,7 +266,7 @@ fn facts_that_cannot_be_are_refused() {
     for contract in [POL, SYSTEM] {
         let id = AssetId::Token(landfall_chain::Address::Evm(contract.into()));
         let mut network = polygon();
-        network.assets.push(Asset { id, symbol: "POL".to_owned(), decimals: 18, from_block: 0 });
+        network.assets.push(Asset { id, symbol: "POL".to_owned(), decimals: 18, from_block: 0, route: None });
         let error = EvmSource::new(network, &url()).unwrap_err();
         let text = format!("POLYGON_MAINNET: {contract} cannot be listed as a token");
         assert!(error.is_permanent() && error.to_string().starts_with(&text), "{error}");

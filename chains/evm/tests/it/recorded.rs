@@ -35,7 +35,7 @@ pub(crate) fn listing(chain: Chain, contracts: &[(&str, &str)]) -> Network {
     for (symbol, contract) in contracts {
         let contract = ChainAddress::parse(Family::Evm, contract).unwrap();
         let id = AssetId::Token(contract);
-        network.assets.push(Asset { id, symbol: (*symbol).to_owned(), decimals: 18, from_block: 0 });
+        network.assets.push(Asset { id, symbol: (*symbol).to_owned(), decimals: 18, from_block: 0, route: None });
     }
     network
 }

@@ -5,10 +5,12 @@
 //! that began them. Cool-downs are shorter while too few endpoints remain; where none remains, a poll waits a little
 //! for the first to end. An endpoint that failed is asked again while all others have not answered. Deliberately not
 //! here: what the endpoints are asked (the family's), who serves a read (`reads`), whether they agree (`agree`), which
-//! branch they follow (`branches`), who leads (`heads`), what became of a transaction (`fates`).
+//! branch they follow (`branches`), who leads (`heads`). Nor what became of a transaction (`fates`), and who is handed one
+//! (`broadcast`).
 
 pub(crate) mod agree;
 pub(crate) mod branches;
+pub(crate) mod broadcast;
 pub(crate) mod calls;
 pub(crate) mod endpoint;
 pub(crate) mod fates;

@@ -113,7 +113,7 @@ async fn a_mint_that_is_listed_without_its_program_is_under_either() {
     let mint = Address::Solana([9; 32]);
     let mut network = network(Chain::SolanaMainnet).unwrap();
     let id = AssetId::Token(mint);
-    network.assets.push(Asset { id, symbol: "NINE".to_owned(), decimals: 6, from_block: 0 });
+    network.assets.push(Asset { id, symbol: "NINE".to_owned(), decimals: 6, from_block: 0, route: None });
     let source = SolanaSource::new(&network, &[node.url().parse().unwrap()]).unwrap();
     for (owner, data) in [(SPL_TOKEN, bare()), (TOKEN_2022, pausable())] {
         node.report_account(&mint.to_string(), account(owner, &data));

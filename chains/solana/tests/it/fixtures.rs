@@ -123,7 +123,7 @@ pub(crate) fn listing(transactions: &[Value]) -> Network {
                 let id = asset(balance["mint"].as_str().unwrap());
                 let decimals = u8::try_from(balance["uiTokenAmount"]["decimals"].as_u64().unwrap()).unwrap();
                 if network.asset(&id).is_none() {
-                    network.assets.push(Asset { id, symbol: String::new(), decimals, from_block: 0 });
+                    network.assets.push(Asset { id, symbol: String::new(), decimals, from_block: 0, route: None });
                 }
             }
         }

@@ -9,7 +9,13 @@ use crate::made::{Made, RENT, associated_of, key};
 
 fn listed() -> Rules {
     let mut network = network(Chain::SolanaMainnet).unwrap();
-    network.assets.push(Asset { id: asset(WRAPPED_SOL), symbol: "WSOL".to_owned(), decimals: 9, from_block: 0 });
+    network.assets.push(Asset {
+        id: asset(WRAPPED_SOL),
+        symbol: "WSOL".to_owned(),
+        decimals: 9,
+        from_block: 0,
+        route: None,
+    });
     Rules::of(&network)
 }
 

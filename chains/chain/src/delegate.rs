@@ -1,0 +1,81 @@
+//! Delegates: code that acts for a wallet whose key allows it (EIP-7702), so that somebody else can pay for its payment.
+//!
+//! Promise: each address here is part of what is signed, so none of them ever changes for a transfer.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Address;
+
+/// A delegate of the closed list, and the contracts that it works with.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Delegate {
+    /// MetaMask's EIP7702StatelessDeleGator 1.3.0. Its manager carries out what a wallet signed, within its caveats.
+    Metamask {
+        /// The code that acts for the wallet.
+        implementation: Address,
+        /// `DelegationManager`: it alone may make that code pay.
+        manager: Address,
+        /// `IdEnforcer`: takes an id once for each manager and wallet.
+        ids: Address,
+        /// `TimestampEnforcer`: refuses what is late.
+        times: Address,
+        /// `ExactExecutionEnforcer`: refuses any payment but the one that was signed.
+        executions: Address,
+    },
+}
+
+/// What a wallet's key signs so that a delegate acts for it: the tuple of EIP-7702. A chain takes it once, since it names the
+/// wallet's next nonce.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Authorization {
+    /// CAIP-2 of the only chain on which it counts.
+    pub chain_ref: String,
+    /// Whose key signs.
+    pub wallet: Address,
+    /// The code that acts for it.
+    pub implementation: Address,
+    /// How many transactions and authorizations of the wallet the chain has taken.
+    pub nonce: u64,
+}
+
+/// Whether the delegate of a route acts for the payer now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Acting {
+    /// It does, or the route needs none.
+    Already,
+    /// It does as soon as the payer's key allows this.
+    With(Authorization),
+    /// Something else acts for the payer, and why nothing may be signed.
+    Never(String),
+}
+
+/// An authorization with the signature of its wallet.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SignedAuthorization {
+    /// What was signed.
+    pub authorization: Authorization,
+    /// 65 bytes: r, s, v.
+    pub signature: Vec<u8>,
+}
+
+impl Delegate {
+    /// The code that acts for the wallet.
+    pub const fn implementation(&self) -> Address {
+        match self {
+            Delegate::Metamask { implementation, .. } => *implementation,
+        }
+    }
+}
+
+/// Its name and all its addresses.
+impl fmt::Display for Delegate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Delegate::Metamask { implementation, manager, ids, times, executions } => {
+                write!(f, "metamask {implementation} {manager} {ids} {times} {executions}")
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The signer's port: what may be asked of whoever holds the keys.
+//!
+//! A request says what is to be paid and never only a digest: the signer encodes it itself, judges it by its own policy,
+//! and journals it before a signature leaves. Equal requests give equal bytes.
+
+use std::fmt;
+use std::pin::Pin;
+
+use serde::{Deserialize, Serialize};
+
+use crate::hashing::hash_of;
+use crate::{Address, Authorization, BlockHash, Family, Intent, SignedAuthorization, SignedIntent, TxId};
+
+/// How many requests one call may have.
+pub const SIGN_REQUESTS_MAX: usize = 64;
+
+/// How many entries of its journal a signer reads for one call.
+pub const JOURNAL_ENTRIES_MAX: u64 = 1_000;
+
+/// A call of the signer that is under way.
+pub type Signing<'s, T> = Pin<Box<dyn Future<Output = Result<T, SignerUnavailable>> + Send + 's>>;
+
+/// Which of the two seeds a key is derived of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Seed {
+    /// Keys of accounts.
+    Wallets,
+    /// Keys that pay for transactions.
+    Sponsors,
+}
+
+/// Where a key stands under its seed: `m/44'/60'/a'/0/i` on EVM, `m/44'/501'/a'/i'` on Solana.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct KeyPath {
+    /// Whose seed.
+    pub seed: Seed,
+    /// Which kind of key.
+    pub family: Family,
+    /// `a`, below 2^31.
+    pub account: u32,
+    /// `i`, below 2^31.
+    pub index: u32,
+}
+
+/// What is to be signed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SignRequest {
+    /// By the payer's own key.
+    Intent {
+        /// Where the payer's key stands.
+        path: KeyPath,
+        /// What it pays.
+        intent: Intent,
+        /// How many earlier deadlines it was asked for with: 0 of a first signature. A later deadline is signed only where
+        /// the journal has as many.
+        heals: usize,
+    },
+    /// By a wallet's own key, so that a delegate acts for it.
+    Authorization {
+        /// Where the wallet's key stands.
+        path: KeyPath,
+        /// What it allows.
+        authorization: Authorization,
+    },
+    /// By a sponsor's key.
+    Carrier {
+        /// Where the sponsor's key stands.
+        path: KeyPath,
+        /// The transaction.
+        carrier: Carrier,
+    },
+    /// By the keys of a sponsor and of the payer.
+    Guarded {
+        /// Where the sponsor's key stands.
+        path: KeyPath,
+        /// Where the payer's key stands.
+        payer: KeyPath,
+        /// The transaction.
+        guarded: Guarded,
+    },
+}
+
+/// A transaction of a sponsor that carries an intent.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Carrier {
+    /// Who pays for it.
+    pub sponsor: Address,
+    /// What it carries.
+    pub carried: SignedIntent,
+    /// What it brings beside, where the payer's account has no such delegate yet.
+    pub authorization: Option<Box<SignedAuthorization>>,
+    /// The sponsor's nonce.
+    pub nonce: u64,
+    /// The most gas that it may use.
+    pub gas_limit: u64,
+    /// The most that a unit of gas may cost, in base units of the native currency.
+    pub max_fee: u128,
+    /// What of that goes to who makes the block.
+    pub tip: u128,
+}
+
+/// A transaction of Solana that makes an intent's guard and pays. It can land while its blockhash is young enough.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Guarded {
+    /// Who pays for it.
+    pub sponsor: Address,
+    /// What it pays.
+    pub intent: Intent,
+    /// What it is made of beside that.
+    pub terms: GuardTerms,
+}
+
+/// What a transaction that makes a guard is made of beside what it pays.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct GuardTerms {
+    /// The hash of a recent block.
+    pub blockhash: BlockHash,
+    /// What the guard is made with, in lamports: as much as it must have to stay.
+    pub rent: u64,
+    /// The most compute units that it may use.
+    pub compute_limit: u32,
+    /// What one of them costs, in millionths of a lamport.
+    pub compute_price: u64,
+    /// The recipient's account takes no payment without a memo: the transfer's id stands in front of it.
+    pub memo: bool,
+}
+
+/// What the signer made of a request.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Signed {
+    /// Of an intent or an authorization its signature, which is nothing for an intent on Solana; of a transaction all of
+    /// it, as it is sent.
+    pub bytes: Vec<u8>,
+    /// Of a transaction its id.
+    pub tx: Option<TxId>,
+    /// The number of its entry in the signer's journal.
+    pub seq: u64,
+}
+
+/// A part of a signer's journal, as far as it is about one chain.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JournalPage {
+    /// The number of the newest entry of all.
+    pub newest: u64,
+    /// The number of the last entry of this part; that of `newest`, or of a later call's start, where nothing is behind it.
+    pub through: u64,
+    /// Its entries about the chain, with their numbers, in their order.
+    pub entries: Vec<(u64, Journaled)>,
+}
+
+/// What an entry of a signer's journal says was signed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Journaled {
+    /// By a payer's key: what a transfer pays, until a deadline.
+    Intent {
+        /// The transfer's id.
+        transfer_id: [u8; 16],
+        /// Seconds since 1970.
+        deadline: u64,
+    },
+    /// By a wallet's key, for a delegate.
+    Authorization(Authorization),
+    /// By a sponsor's key: a transaction that carries an intent, or makes its guard.
+    Carrier {
+        /// The transfer's id.
+        transfer_id: [u8; 16],
+        /// Who pays for it.
+        sponsor: Address,
+        /// The sponsor's nonce; `None` where transactions have none.
+        nonce: Option<u64>,
+    },
+}
+
+/// Why the signer does not sign one request. It stays so until a person changes the policy or the request is another.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
+#[error("the signer refuses: {0}")]
+pub struct Refusal(pub String);
+
+/// The signer cannot be reached, or cannot write its journal: nothing was signed. The same request may be made again.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the signer is not available: {0}")]
+pub struct SignerUnavailable(pub String);
+
+/// Who holds the keys.
+pub trait Signer: Send + Sync + fmt::Debug + 'static {
+    /// Its name, made once with its journal: a signer with another name has another journal.
+    fn id(&self) -> &str;
+
+    /// The address of each path, in their order.
+    fn addresses<'s>(&'s self, paths: &'s [KeyPath]) -> Signing<'s, Vec<Address>>;
+
+    /// Signs each of at most [`SIGN_REQUESTS_MAX`] requests, or refuses it; in their order.
+    fn sign<'s>(&'s self, requests: &'s [SignRequest]) -> Signing<'s, Vec<Result<Signed, Refusal>>>;
+
+    /// Reads at most [`JOURNAL_ENTRIES_MAX`] entries of its journal behind entry `behind`, for those about the chain with
+    /// this CAIP-2 name.
+    fn journal<'s>(&'s self, chain_ref: &'s str, behind: u64) -> Signing<'s, JournalPage>;
+}
+
+impl KeyPath {
+    /// Of an account's wallet. `tag` is empty for the address that pays; of a further deposit address it is the request
+    /// that asked for it.
+    pub fn of_wallet(family: Family, account_id: &str, tag: &str) -> Self {
+        KeyPath::of(Seed::Wallets, family, account_id, tag)
+    }
+
+    /// Of the sponsor with this number on the chain with this CAIP-2 name.
+    pub fn of_sponsor(family: Family, chain_ref: &str, number: u32) -> Self {
+        KeyPath::of(Seed::Sponsors, family, chain_ref, &number.to_string())
+    }
+
+    fn of(seed: Seed, family: Family, owner: &str, tag: &str) -> Self {
+        let family_name = match family {
+            Family::Evm => "evm",
+            Family::Solana => "solana",
+        };
+        let fields = ["path/v1", family_name, owner, tag];
+        let hash = hash_of(fields.iter().map(|field| field.as_bytes()));
+        let number = |at: usize| {
+            let bytes = hash[at..at + 4].try_into().expect("4 of 32 bytes");
+            u32::from_be_bytes(bytes) & !(1 << 31)
+        };
+        KeyPath { seed, family, account: number(0), index: number(4) }
+    }
+}
+
+impl fmt::Display for KeyPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let KeyPath { account, index, .. } = self;
+        match self.family {
+            Family::Evm => write!(f, "m/44'/60'/{account}'/0/{index}"),
+            Family::Solana => write!(f, "m/44'/501'/{account}'/{index}'"),
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! What is asked of the endpoints of an EVM chain to carry intents: what gas costs, whether a token or a delegate is ready,
+//! nonces, whether a key was used. And transactions are handed to them.
+//!
+//! Promises: every call is asked aside, and an endpoint that does not answer one serves all else as before. What is
+//! reported of a block is asked for by the block's hash (EIP-1898). Whether a key was used counts only if as many
+//! endpoints as must agree report the same, and nobody who was asked differs. Gas and prices are integers; no constant stands for
+//! what gas something takes.
+
+use std::fmt::Display;
+
+use futures_util::future::BoxFuture;
+use landfall_chain::{
+    Acting, Address, Authorization, BlockRef, BroadcastResponse, Delegate, FeeMarket, GuardQuote, Intent, Maker, Mark,
+    PayingChain, Quote, Readiness, Route, SignedAuthorization, SignedIntent, SourceError, TxId, U256, Unpayable,
+};
+use landfall_rpc::{Answer, Call, Need, NodeError, Raw};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::dialect::{Endpoint, Pool};
+use crate::error::EvmError;
+use crate::hex::{Amount, Data, Quantity};
+use crate::holdings::BALANCE;
+use crate::holdings::{CALL, CODE, by_hash, is_of_the_contract};
+use crate::networks::tip_least;
+use crate::pay::delegate::{self, designator};
+use crate::pay::{
+    PayError, authorization, call, chain_id, contract, erc3009, evm, number_word, responses, state, trial,
+};
+use crate::source::EvmSource;
+
+const FEE_HISTORY: &str = "eth_feeHistory";
+pub(super) const ESTIMATE: &str = "eth_estimateGas";
+const NONCE: &str = "eth_getTransactionCount";
+const SEND: &str = "eth_sendRawTransaction";
+
+/// How many of the newest blocks say what is usually added for who makes a block; and of each the middle transaction.
+const FEE_BLOCKS: u64 = 10;
+const FEE_PERCENTILE: u64 = 50;
+/// No transaction may use more gas (EIP-7825).
+const GAS_MAX: u64 = 1 << 24;
+
+/// What `eth_feeHistory` answers. How full blocks were is left out: those are no integers.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireFeeHistory {
+    /// Of each block, then of the next one.
+    base_fee_per_gas: Vec<Amount>,
+    /// Of each block, for each percentile that was asked for.
+    reward: Option<Vec<Vec<Amount>>>,
+}
+
+impl PayingChain for EvmSource {
+    async fn fee_market(&self) -> Result<FeeMarket, SourceError> {
+        let blocks = format!("{FEE_BLOCKS:#x}");
+        let calls = [Call { method: FEE_HISTORY, params: json!([blocks, "latest", [FEE_PERCENTILE]]) }];
+        let market = of_one(self.pool(), &[FEE_HISTORY], &calls, |endpoint, answers| {
+            let history: WireFeeHistory = endpoint.parse(FEE_HISTORY, given(endpoint, FEE_HISTORY, &answers[0])?)?;
+            let market = market(&history, tip_least(endpoint.chain));
+            market.ok_or_else(|| endpoint.unusable(FEE_HISTORY, "no base fee, or one that nobody could pay"))
+        });
+        Ok(market.await?)
+    }
+
+    async fn readiness(&self, intent: &Intent) -> Result<Readiness, SourceError> {
+        let (pool, gas_max) = (self.pool(), self.recipient_gas_max());
+        check_chain(pool, intent)?;
+        evm(&intent.payer).map_err(wrong(pool))?;
+        let readiness = match &intent.route {
+            Route::Erc3009 { name, version } => {
+                token_readiness(pool, self.delegates(), intent, (name.as_str(), version.as_str())).await?
+            }
+            Route::Delegate(delegate) => delegate_readiness(pool, delegate, intent, gas_max).await?,
+            Route::Guard { .. } => return Err(wrong(pool)(PayError::OtherRoute(intent.route.name())).into()),
+        };
+        let Readiness::Unpayable(Unpayable::Refused, _) = readiness else { return Ok(readiness) };
+        // It is refused, whatever becomes of the question why.
+        let reason = refused_because(pool, intent).await.ok().flatten();
+        Ok(reason.map_or(readiness, |(what, why)| Readiness::Unpayable(what, why)))
+    }
+
+    async fn acting(&self, intent: &Intent) -> Result<Acting, SourceError> {
+        match &intent.route {
+            Route::Erc3009 { .. } | Route::Guard { .. } => Ok(Acting::Already),
+            Route::Delegate(delegate) => Ok(acting(self.pool(), delegate, intent).await?),
+        }
+    }
+
+    async fn quote(
+        &self,
+        sponsor: &Address,
+        intent: &SignedIntent,
+        authorization: Option<&SignedAuthorization>,
+    ) -> Result<Quote, SourceError> {
+        Ok(quote(self.pool(), sponsor, intent, authorization).await?)
+    }
+
+    async fn guard_quote(&self, _: &Address, intent: &Intent, _: &BlockRef) -> Result<GuardQuote, SourceError> {
+        let error = PayError::OtherRoute(intent.route.name());
+        Err(EvmError::NoPayment { chain: self.pool().chain(), error }.into())
+    }
+
+    async fn nonce_at(&self, address: &Address, at: Option<&BlockRef>) -> Result<u64, SourceError> {
+        evm(address).map_err(wrong(self.pool()))?;
+        if let Some(at) = at {
+            let call = Call { method: NONCE, params: json!([address.to_string(), by_hash(at)]) };
+            return Ok(agreed(
+                self.pool(),
+                at,
+                ("how many transactions a sponsor sent", &[NONCE], &call),
+                |endpoint, answer| {
+                    let Quantity(nonce) = endpoint.parse(NONCE, answer)?;
+                    Ok(nonce)
+                },
+            )
+            .await?);
+        }
+        let block = at.map_or_else(|| json!("latest"), by_hash);
+        let calls = [Call { method: NONCE, params: json!([address.to_string(), block]) }];
+        let nonce = of_one(self.pool(), &[NONCE], &calls, |endpoint, answers| {
+            let Quantity(nonce) = endpoint.parse(NONCE, given(endpoint, NONCE, &answers[0])?)?;
+            Ok(nonce)
+        });
+        Ok(nonce.await?)
+    }
+
+    async fn owned(&self, address: &Address) -> Result<U256, SourceError> {
+        evm(address).map_err(wrong(self.pool()))?;
+        let calls = [Call { method: BALANCE, params: json!([address.to_string(), "latest"]) }];
+        let owned = of_one(self.pool(), &[BALANCE], &calls, |endpoint, answers| {
+            let Amount(owned) = endpoint.parse(BALANCE, given(endpoint, BALANCE, &answers[0])?)?;
+            Ok(owned)
+        });
+        Ok(owned.await?)
+    }
+
+    async fn broadcast(&self, tx: &TxId, raw: &[u8]) -> BroadcastResponse {
+        let params = json!([alloy::hex::encode_prefixed(raw)]);
+        self.pool().broadcast(tx, (&[SEND], params), &responses::WORDS).await
+    }
+
+    /// Roots prove what blocks of EVM chains show.
+    async fn is_shown(&self, _: &Mark, _: &BlockRef) -> Result<bool, SourceError> {
+        Ok(true)
+    }
+
+    async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
+        Ok(is_used(self.pool(), intent, at).await?)
+    }
+
+    async fn maker(&self, _: &Intent, _: &BlockRef) -> Result<Option<Maker>, SourceError> {
+        Ok(None)
+    }
+}
+
+fn market(history: &WireFeeHistory, tip_least: u64) -> Option<FeeMarket> {
+    let base_fee = u128::try_from(history.base_fee_per_gas.last()?.0).ok()?;
+    let blocks = history.reward.iter().flatten();
+    let mut tips: Vec<u128> = blocks.filter_map(|block| u128::try_from(block.first()?.0).ok()).collect();
+    tips.sort_unstable();
+    let usual = tips.get(tips.len() / 2).copied().unwrap_or_default();
+    Some(FeeMarket { base_fee, tip: usual.max(tip_least.into()) })
+}
+
+async fn token_readiness(
+    pool: &Pool,
+    delegates: &[Delegate],
+    intent: &Intent,
+    (name, version): (&str, &str),
+) -> Result<Readiness, EvmError> {
+    let token = contract(&intent.asset).map(Address::Evm).map_err(wrong(pool))?;
+    let expected = erc3009::domain_separator(intent, name, version).map_err(wrong(pool))?;
+    let domain = json!({ "to": token.to_string(), "data": alloy::hex::encode_prefixed(erc3009::DOMAIN_SEPARATOR) });
+    let tried = trial::call(intent, trial::RECIPIENT_GAS_MAX).map_err(wrong(pool))?;
+    let calls = [Call { method: CALL, params: json!([domain, "latest"]) }, code_of(&intent.payer), tried];
+    of_one(pool, &[CALL, CODE], &calls, |endpoint, answers| {
+        let domain = match &answers[0] {
+            Ok(answer) => endpoint.parse::<Data<'_>>(CALL, answer)?.to_array::<32>(),
+            Err(error) if is_of_the_contract(error) => None,
+            Err(error) => return Err(endpoint.refused(CALL, error)),
+        };
+        let code = code(endpoint, &answers[1])?;
+        let [reported, expected] = [domain.unwrap_or_default(), expected].map(alloy::hex::encode_prefixed);
+        Ok(if domain.is_none() {
+            Readiness::NotReady(format!("token {token} reports no DOMAIN_SEPARATOR"))
+        } else if reported != expected {
+            let what = format!("token {token} reports the domain {reported}, and its name and version make {expected}");
+            Readiness::NotReady(what)
+        } else if !code.is_empty() && !delegates.iter().any(|delegate| acts_for(delegate, &code)) {
+            let what = "has code that is not listed, so that the token asks that (ERC-1271) and not its key";
+            Readiness::NotReady(format!("payer {} {what}", intent.payer))
+        } else {
+            tried_as(endpoint, intent, &answers[2], trial::RECIPIENT_GAS_MAX)?
+        })
+    })
+    .await
+}
+
+/// Whether the payment would go through, by the answer to [`trial::call`].
+fn tried_as(endpoint: &Endpoint, intent: &Intent, answer: &Answer, gas_max: u64) -> Result<Readiness, EvmError> {
+    let refused = trial::read(endpoint, intent, answer, gas_max)?;
+    Ok(refused.map_or(Readiness::Ready, |(what, why)| Readiness::Unpayable(what, why)))
+}
+
+/// Why a token refuses a payment, by what it answers.
+async fn refused_because(pool: &Pool, intent: &Intent) -> Result<Option<trial::Why>, EvmError> {
+    let calls = trial::questions(intent).map_err(wrong(pool))?;
+    of_one(pool, &[CALL], &calls, |endpoint, answers| Ok(trial::reason(endpoint, intent, answers))).await
+}
+
+/// Whether the delegate's contracts are the listed ones, are not paused, and may act for the payer.
+async fn delegate_readiness(
+    pool: &Pool,
+    delegate: &Delegate,
+    intent: &Intent,
+    gas_max: u64,
+) -> Result<Readiness, EvmError> {
+    let codes = delegate::codes(delegate).map_err(wrong(pool))?;
+    let (manager, paused) = delegate::paused(delegate).map_err(wrong(pool))?;
+    let tried = trial::call(intent, gas_max).map_err(wrong(pool))?;
+    let mut calls = vec![call_of(&manager, &paused, json!("latest")), code_of(&intent.payer), tried];
+    calls.extend(codes.iter().map(|code| code_of(&Address::Evm(code.address))));
+    of_one(pool, &[CALL, CODE, ESTIMATE], &calls, |endpoint, answers| {
+        for (expected, answer) in codes.iter().zip(&answers[3..]) {
+            if let Some(defect) = expected.defect(&code(endpoint, answer)?) {
+                let (name, address) = (expected.name, Address::Evm(expected.address));
+                return Ok(Readiness::NotReady(format!("{name} {address} of the delegate {defect}")));
+            }
+        }
+        let code = code(endpoint, &answers[1])?;
+        if !code.is_empty() && !acts_for(delegate, &code) {
+            return Ok(Readiness::NotReady(strange(intent)));
+        }
+        let word: Data<'_> = endpoint.parse(CALL, given(endpoint, CALL, &answers[0])?)?;
+        Ok(match word.to_array::<32>() {
+            Some(word) if word == number_word(0) => tried_as(endpoint, intent, &answers[2], gas_max)?,
+            Some(_) => Readiness::NotReady(format!("manager {} of the delegate is paused", Address::Evm(manager))),
+            None => return Err(endpoint.unusable(CALL, "paused() has no answer")),
+        })
+    })
+    .await
+}
+
+async fn acting(pool: &Pool, delegate: &Delegate, intent: &Intent) -> Result<Acting, EvmError> {
+    check_chain(pool, intent)?;
+    let nonce = Call { method: NONCE, params: json!([intent.payer.to_string(), "latest"]) };
+    let calls = [code_of(&intent.payer), nonce];
+    of_one(pool, &[CODE, NONCE], &calls, |endpoint, answers| {
+        let code = code(endpoint, &answers[0])?;
+        if acts_for(delegate, &code) {
+            return Ok(Acting::Already);
+        }
+        if !code.is_empty() {
+            return Ok(Acting::Never(strange(intent)));
+        }
+        let Quantity(nonce) = endpoint.parse(NONCE, given(endpoint, NONCE, &answers[1])?)?;
+        Ok(Acting::With(Authorization {
+            chain_ref: intent.chain_ref.clone(),
+            wallet: intent.payer,
+            implementation: delegate.implementation(),
+            nonce,
+        }))
+    })
+    .await
+}
+
+fn strange(intent: &Intent) -> String {
+    format!("payer {} has code that is not its delegate's", intent.payer)
+}
+
+fn acts_for(delegate: &Delegate, code: &[u8]) -> bool {
+    evm(&delegate.implementation()).is_ok_and(|implementation| code == designator(&implementation))
+}
+
+/// A node that takes no authorizations in a call, or ignores them, is asked in the same breath what it takes with the
+/// delegate's code in place. That leaves out what the authorization itself takes, so twice as much is set.
+async fn quote(
+    pool: &Pool,
+    sponsor: &Address,
+    signed: &SignedIntent,
+    authorization: Option<&SignedAuthorization>,
+) -> Result<Quote, EvmError> {
+    check_chain(pool, &signed.intent)?;
+    evm(sponsor).map_err(wrong(pool))?;
+    let (contract, data) = call(signed).map_err(wrong(pool))?;
+    let (contract, data) = (Address::Evm(contract).to_string(), alloy::hex::encode_prefixed(data));
+    let mut carried = json!({ "from": sponsor.to_string(), "to": contract, "data": data });
+    let mut in_place = Vec::new();
+    if let Some(signed) = authorization {
+        let implementation = evm(&signed.authorization.implementation).map_err(wrong(pool))?;
+        let code = alloy::hex::encode_prefixed(designator(&implementation));
+        let state = json!({ signed.authorization.wallet.to_string(): { "code": code } });
+        in_place.push(Call { method: ESTIMATE, params: json!([carried, "latest", state]) });
+        carried["authorizationList"] = json!([authorization::for_node(signed).map_err(wrong(pool))?]);
+    }
+    let mut calls = vec![Call { method: ESTIMATE, params: json!([carried, "latest"]) }];
+    calls.extend(in_place);
+    of_one(pool, &[ESTIMATE], &calls, |endpoint, answers| {
+        match (estimate(endpoint, &answers[0]), answers.get(1).map(|answer| estimate(endpoint, answer))) {
+            (Ok(Ok(gas)), _) => Ok(limited(gas)),
+            (_, Some(Ok(Ok(gas)))) => Ok(limited(gas.saturating_mul(2))),
+            (Ok(Err(said)), _) | (Err(_), Some(Ok(Err(said)))) => Ok(Quote::Refused(said)),
+            (Err(error), _) => Err(error),
+        }
+    })
+    .await
+}
+
+/// What it takes, or the node's words where it was tried and would fail.
+fn estimate(endpoint: &Endpoint, answer: &Answer) -> Result<Result<u64, String>, EvmError> {
+    match answer {
+        Ok(answer) => {
+            let Quantity(gas) = endpoint.parse(ESTIMATE, answer)?;
+            Ok(Ok(gas))
+        }
+        Err(error) if is_refused(error) => Ok(Err(error.message.clone())),
+        Err(error) => Err(endpoint.refused(ESTIMATE, error)),
+    }
+}
+
+fn limited(gas: u64) -> Quote {
+    if gas > GAS_MAX {
+        Quote::Refused(format!("it takes {gas} gas, and a transaction may use {GAS_MAX}"))
+    } else {
+        Quote::Gas((gas + gas.div_ceil(5)).min(GAS_MAX))
+    }
+}
+
+/// Whether the transaction was tried and would fail, however much gas it had.
+pub(super) fn is_refused(error: &NodeError) -> bool {
+    is_of_the_contract(error) || error.message.contains("gas required exceeds allowance")
+}
+
+async fn is_used(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<bool, EvmError> {
+    check_chain(pool, intent)?;
+    let (contract, data) = state(intent).map_err(wrong(pool))?;
+    let call = call_of(&contract, &data, by_hash(at));
+    agreed(pool, at, ("whether an intent was used", &[CALL], &call), |endpoint, answer| {
+        let word: Data<'_> = endpoint.parse(CALL, answer)?;
+        match word.to_array::<32>() {
+            Some(word) if word == number_word(0) => Ok(false),
+            Some(word) if word == number_word(1) => Ok(true),
+            // Such a word is no answer of a contract that keeps intents.
+            Some(_) | None => Err(endpoint.unusable(CALL, "whether a key is used is neither true nor false")),
+        }
+    })
+    .await
+}
+
+/// What as many endpoints as must agree answer to `call`, at the block `at`. If anybody who was asked differs, it is an
+/// error. `what` says what is asked for.
+async fn agreed<T: Copy + PartialEq + Send + Sync + Display>(
+    pool: &Pool,
+    at: &BlockRef,
+    (what, methods, call): (&'static str, &'static [&'static str], &Call),
+    read: impl Fn(&Endpoint, &Raw) -> Result<T, EvmError> + Send + Sync,
+) -> Result<T, EvmError> {
+    let (calls, agree, read) = (std::slice::from_ref(call), pool.must_agree(), &read);
+    let ask = |endpoint| -> BoxFuture<'_, Result<T, EvmError>> {
+        Box::pin(async move {
+            let answers = answers(endpoint, calls).await;
+            let reported = answers.and_then(|answers| read(endpoint, given(endpoint, call.method, &answers[0])?));
+            reported.map_err(|error| endpoint.lacks(format!("does not report {what} by block {at}: {error}")))
+        })
+    };
+    let differ = |reported: &[(&Endpoint, T)]| reported.iter().any(|(_, answer)| *answer != reported[0].1);
+    let enough = |reported: &[(&Endpoint, T)]| reported.len() >= agree || differ(reported);
+    let need = Need { first: at.number, last: at.number, methods };
+    let responses = pool.call_each(need, Vec::new(), ask, enough).await?;
+    let reported = responses.reported;
+    if reported.len() >= agree && !differ(&reported) {
+        return Ok(reported[0].1);
+    }
+    let each = |(endpoint, answer): &(&Endpoint, T)| format!("{} reports {answer}", endpoint.id);
+    let reports = reported.iter().map(each).collect::<Vec<_>>().join(", ");
+    let missing = responses.missing.join("; ");
+    Err(EvmError::Unagreed { chain: pool.chain(), what, block: *at, agree, reports, missing })
+}
+
+/// What the first endpoint reports that answers `calls`. `read` sees an answer to each.
+async fn of_one<T: Send>(
+    pool: &Pool,
+    methods: &'static [&'static str],
+    calls: &[Call],
+    read: impl Fn(&Endpoint, &[Answer]) -> Result<T, EvmError> + Send + Sync,
+) -> Result<T, EvmError> {
+    let read = &read;
+    let ask = |endpoint| -> BoxFuture<'_, Result<T, EvmError>> {
+        Box::pin(async move {
+            let reported = answers(endpoint, calls).await.and_then(|answers| read(endpoint, &answers));
+            reported.map_err(|error| endpoint.lacks(format!("does not serve those who pay: {error}")))
+        })
+    };
+    pool.call(Need { methods, ..Need::default() }, ask).await
+}
+
+/// One answer to each of `calls`.
+async fn answers(endpoint: &Endpoint, calls: &[Call]) -> Result<Vec<Answer>, EvmError> {
+    let answers = endpoint.ask_aside(calls).await?;
+    if answers.len() == calls.len() {
+        return Ok(answers);
+    }
+    let (method, reason) = (calls[0].method, format!("{} answers to {} calls", answers.len(), calls.len()));
+    Err(endpoint.unusable(method, &reason))
+}
+
+fn given<'a>(endpoint: &Endpoint, method: &'static str, answer: &'a Answer) -> Result<&'a Raw, EvmError> {
+    answer.as_ref().map_err(|error| endpoint.refused(method, error))
+}
+
+pub(super) fn call_of(contract: &[u8; 20], data: &[u8], at: Value) -> Call {
+    let data = alloy::hex::encode_prefixed(data);
+    Call { method: CALL, params: json!([{ "to": Address::Evm(*contract).to_string(), "data": data }, at]) }
+}
+
+fn code_of(address: &Address) -> Call {
+    Call { method: CODE, params: json!([address.to_string(), "latest"]) }
+}
+
+fn code(endpoint: &Endpoint, answer: &Answer) -> Result<Vec<u8>, EvmError> {
+    let data: Data<'_> = endpoint.parse(CODE, given(endpoint, CODE, answer)?)?;
+    let mut code = Vec::new();
+    data.append_to(&mut code);
+    Ok(code)
+}
+
+/// That an intent is for this chain.
+fn check_chain(pool: &Pool, intent: &Intent) -> Result<(), EvmError> {
+    let chain_ref = &intent.chain_ref;
+    if chain_id(chain_ref).map_err(wrong(pool))? != pool.dialect().chain_id {
+        return Err(EvmError::OtherChain { chain: pool.chain(), chain_ref: chain_ref.clone() });
+    }
+    Ok(())
+}
+
+fn wrong(pool: &Pool) -> impl Fn(PayError) -> EvmError {
+    let chain = pool.chain();
+    move |error| EvmError::NoPayment { chain, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(text: &str) -> Option<FeeMarket> {
+        market(&serde_json::from_str(text).unwrap(), 7)
+    }
+
+    #[test]
+    fn a_transaction_offers_the_next_base_fee_and_what_is_usual_and_never_less_than_the_network_asks_for() {
+        let whole = r#"{"oldestBlock":"0x1","baseFeePerGas":["0x1","0x2","0x3","0x4"],"gasUsedRatio":[0.5,0,1],
+                       "reward":[["0x9"],["0x64"],["0x0"]]}"#;
+        assert_eq!(history(whole), Some(FeeMarket { base_fee: 4, tip: 9 }));
+        let cases = [
+            (r#"{"baseFeePerGas":["0x5"],"reward":[["0x1"]]}"#, Some((5, 7))),
+            (r#"{"baseFeePerGas":["0x0"],"reward":null}"#, Some((0, 7))),
+            (r#"{"baseFeePerGas":["0x5"]}"#, Some((5, 7))),
+            (r#"{"baseFeePerGas":["0x5"],"reward":[[],["0x8"]]}"#, Some((5, 8))),
+            (r#"{"baseFeePerGas":[]}"#, None),
+            (r#"{"baseFeePerGas":["0x1000000000000000000000000000000000"]}"#, None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(history(text), expected.map(|(base_fee, tip)| FeeMarket { base_fee, tip }), "{text}");
+        }
+    }
+}

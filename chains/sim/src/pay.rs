@@ -1,0 +1,815 @@
+//! Paying on the simulated chain: its pool of transactions, what mining makes of them, and a signer for tests.
+//!
+//! The ledger is the truth that a test compares with: [`SimChain::payments`] says how often each intent paid, from the
+//! legs of canonical transactions and not from marks.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use landfall_chain::{
+    Acting, Address, AssetId, Authorization, BlockHash, BlockRef, BroadcastResponse, Carrier, Effect, FeeMarket,
+    GuardQuote, GuardTerms, Guarded, Intent, IntentKey, JOURNAL_ENTRIES_MAX, JournalPage, Journaled, KeyPath, Lane,
+    Maker, Mark, PayingChain, Quote, Readiness, Refusal, Route, SignRequest, Signed, SignedAuthorization, SignedIntent,
+    Signer, SignerUnavailable, Signing, SourceError, TxId, TxLife, TxRef, U256, Unpayable, hash_of,
+};
+
+use crate::ledger::State;
+use crate::{Fault, SimChain, SimLeg, SimTx};
+
+/// What carrying an intent takes.
+const GAS: u64 = 60_000;
+/// In so many blocks on top of that of its blockhash a transaction that makes a guard may land, as on Solana.
+const BLOCKHASH_BLOCKS: usize = 150;
+/// What such a transaction is made of.
+const GUARD_RENT: u64 = 890_880;
+const COMPUTE_LIMIT: u32 = 20_000;
+/// The offer of a node's pool that replaces another must be so many percent higher.
+const REPLACES_PERCENT: u128 = 110;
+
+/// How the next broadcast misbehaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendFault {
+    /// It is pooled, and the answer is lost.
+    Silent,
+    /// It is not pooled, and the answer is lost.
+    Lost,
+    /// The node says that it pooled it, and forgets it.
+    Forgotten,
+    /// The node refuses it for no good reason.
+    Refused,
+    /// It is pooled, and the node says that the nonce is used.
+    NonceUsed,
+}
+
+/// What the chain knows of transactions that carry intents.
+#[derive(Debug)]
+pub(crate) struct Paying {
+    /// What was ever signed.
+    signed: BTreeMap<TxId, Carrier>,
+    guarded: BTreeMap<TxId, Guarded>,
+    /// Guards that somebody else made.
+    made: BTreeSet<IntentKey>,
+    makes_accounts: bool,
+    hides_makers: bool,
+    are_payers: bool,
+    denies_marks: bool,
+    pool: BTreeSet<TxId>,
+    faults: VecDeque<SendFault>,
+    base_fee: u128,
+    /// Why no intent may be signed.
+    not_ready: Option<Readiness>,
+    refuses_payments: bool,
+    refuses_gaps: bool,
+    /// What a carrier costs its sponsor, if not what other transactions cost.
+    carrier_fee: Option<U256>,
+    struck: BTreeMap<&'static str, u64>,
+}
+
+impl Paying {
+    pub(crate) fn new() -> Self {
+        Paying {
+            signed: BTreeMap::new(),
+            guarded: BTreeMap::new(),
+            made: BTreeSet::new(),
+            makes_accounts: false,
+            hides_makers: false,
+            are_payers: false,
+            denies_marks: false,
+            pool: BTreeSet::new(),
+            faults: VecDeque::new(),
+            base_fee: 1_000_000_000,
+            not_ready: None,
+            refuses_payments: false,
+            refuses_gaps: false,
+            carrier_fee: None,
+            struck: BTreeMap::new(),
+        }
+    }
+
+    /// What a fork dropped waits again.
+    pub(crate) fn pool_again<'t>(&mut self, txs: impl IntoIterator<Item = &'t SimTx>) {
+        let is_known = |id: &TxId| self.signed.contains_key(id) || self.guarded.contains_key(id);
+        let known = txs.into_iter().map(|tx| tx.tx.id).filter(is_known);
+        self.pool.extend(known.collect::<Vec<_>>());
+    }
+
+    fn intent(&self, id: &TxId) -> Option<&Intent> {
+        let carried = self.signed.get(id).map(|carrier| &carrier.carried.intent);
+        carried.or_else(|| self.guarded.get(id).map(|guarded| &guarded.intent))
+    }
+}
+
+impl SimChain {
+    /// The next broadcasts misbehave, one fault each.
+    pub fn script_sends(&self, faults: impl IntoIterator<Item = SendFault>) {
+        self.lock().paying.faults.extend(faults);
+    }
+
+    /// No more faults of broadcasts.
+    pub fn take_sends(&self) {
+        self.lock().paying.faults.clear();
+    }
+
+    /// How often a broadcast met each fault.
+    pub fn sends_struck(&self) -> BTreeMap<&'static str, u64> {
+        self.lock().paying.struck.clone()
+    }
+
+    /// Somebody sends lamports to the guard of an intent, before a transaction of ours makes it.
+    pub fn make_guard(&self, key: IntentKey) {
+        self.lock().paying.made.insert(key);
+    }
+
+    /// Whether nobody knows who made guards, and whether the payer's own key signed what did, from now on.
+    pub fn makers(&self, hidden: bool, are_payers: bool) {
+        let mut state = self.lock();
+        (state.paying.hides_makers, state.paying.are_payers) = (hidden, are_payers);
+    }
+
+    /// Whether recipients have no accounts of tokens, from now on.
+    pub fn miss_accounts(&self, missing: bool) {
+        self.lock().paying.makes_accounts = missing;
+    }
+
+    /// The transactions that make guards and wait in the pool.
+    pub fn pooled_guarded(&self) -> Vec<Guarded> {
+        let state = self.lock();
+        state.paying.pool.iter().filter_map(|id| state.paying.guarded.get(id)).cloned().collect()
+    }
+
+    /// All that was ever signed is in the pool again.
+    pub fn pool_all(&self) {
+        let mut state = self.lock();
+        let all: Vec<TxId> = state.paying.signed.keys().chain(state.paying.guarded.keys()).copied().collect();
+        state.paying.pool.extend(all);
+    }
+
+    /// Whether nobody corroborates what blocks show of intents, from now on.
+    pub fn deny_marks(&self, deny: bool) {
+        self.lock().paying.denies_marks = deny;
+    }
+
+    /// How many transactions that make guards canonical blocks have: all of them, and those that failed.
+    pub fn landed_guarded(&self) -> (usize, usize) {
+        let state = self.lock();
+        let txs = state.blocks.iter().flat_map(|block| &block.txs);
+        let landed: Vec<&SimTx> = txs.filter(|tx| state.paying.guarded.contains_key(&tx.tx.id)).collect();
+        (landed.len(), landed.iter().filter(|tx| tx.legs.is_empty()).count())
+    }
+
+    /// Every node forgets its pool.
+    pub fn forget_pool(&self) {
+        self.lock().paying.pool.clear();
+    }
+
+    /// What waits in the pool: sponsor and nonce, in that order.
+    pub fn pooled(&self) -> Vec<(Address, u64)> {
+        let state = self.lock();
+        let waiting = state.paying.pool.iter().filter_map(|id| state.paying.signed.get(id));
+        let mut waiting: Vec<_> = waiting.map(|carrier| (carrier.sponsor, carrier.nonce)).collect();
+        waiting.sort_unstable();
+        waiting
+    }
+
+    /// What gas costs from now on. Who offers less waits.
+    pub fn set_base_fee(&self, base_fee: u128) {
+        self.lock().paying.base_fee = base_fee;
+    }
+
+    /// What each carrier costs its sponsor from now on.
+    pub fn set_carrier_fee(&self, wei: u64) {
+        self.lock().paying.carrier_fee = Some(U256::from(wei));
+    }
+
+    /// Why no intent may be signed from now on; `None`: all may.
+    pub fn set_not_ready(&self, why: Option<&str>) {
+        self.lock().paying.not_ready = why.map(|why| Readiness::NotReady(why.to_owned()));
+    }
+
+    /// What of each payment the chain would refuse from now on, before anything is signed; `None`: nothing.
+    pub fn set_unpayable(&self, what: Option<(Unpayable, &str)>) {
+        self.lock().paying.not_ready = what.map(|(what, why)| Readiness::Unpayable(what, why.to_owned()));
+    }
+
+    /// Whether the chain would refuse each payment that is tried with its signature, from now on.
+    pub fn refuse_payments(&self, refuse: bool) {
+        self.lock().paying.refuses_payments = refuse;
+    }
+
+    /// Whether nodes refuse a transaction while the nonces before it are missing, from now on.
+    pub fn refuse_gaps(&self, refuse: bool) {
+        self.lock().paying.refuses_gaps = refuse;
+    }
+
+    /// Mines a block of all that can be executed.
+    pub fn mine_pool(&self) -> BlockRef {
+        self.mine_some(usize::MAX)
+    }
+
+    /// Mines a block of at most `most` transactions of the pool.
+    pub fn mine_some(&self, most: usize) -> BlockRef {
+        let block = self.mine(Vec::new());
+        let mut state = self.lock();
+        state.execute_guarded(most);
+        for _ in 0..most {
+            let Some(id) = state.next_executable() else { break };
+            state.execute(id);
+        }
+        block
+    }
+
+    /// Each payment of an intent in canonical blocks: the block, the transaction, and the legs' sum.
+    pub fn payments(&self) -> BTreeMap<IntentKey, Vec<Payment>> {
+        let state = self.lock();
+        let mut payments: BTreeMap<IntentKey, Vec<Payment>> = BTreeMap::new();
+        for block in &state.blocks {
+            for tx in block.txs.iter().filter(|tx| !tx.legs.is_empty()) {
+                let Some(intent) = state.paying.intent(&tx.tx.id) else { continue };
+                let Intent { payer, destination, asset, .. } = *intent;
+                let exact = tx.legs.iter().filter(|leg| (leg.sender, leg.recipient) == (payer, destination));
+                let amount = exact.filter(|leg| leg.asset == asset).map(|leg| leg.amount).sum();
+                let payment = Payment { block: block.header.block, tx: tx.tx.id, destination, amount };
+                payments.entry(intent.key()).or_default().push(payment);
+            }
+        }
+        payments
+    }
+
+    /// How many transactions of an address canonical blocks have.
+    pub fn sent(&self, address: &Address) -> u64 {
+        let state = self.lock();
+        state.nonce(address, u64::MAX)
+    }
+}
+
+/// A payment of an intent, as the ledger has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Payment {
+    pub block: BlockRef,
+    pub tx: TxId,
+    pub destination: Address,
+    pub amount: U256,
+}
+
+impl State {
+    /// How many transactions `address` had sent after block `number`.
+    fn nonce(&self, address: &Address, number: u64) -> u64 {
+        let blocks = self.blocks.iter().take_while(|block| block.header.block.number <= number);
+        let nonces = blocks.flat_map(|block| &block.txs).filter_map(|tx| match tx.tx.life {
+            TxLife::Nonce { signer, nonce } if signer == *address => Some(nonce + 1),
+            TxLife::Nonce { .. } | TxLife::Block => None,
+        });
+        nonces.max().unwrap_or(0)
+    }
+
+    fn is_key_used(&self, payer: &Address, key: &IntentKey, asset: &AssetId, number: u64) -> bool {
+        let blocks = self.blocks.iter().take_while(|block| block.header.block.number <= number);
+        let mut marks = blocks.flat_map(|block| &block.txs).flat_map(|tx| &tx.marks);
+        marks.any(|mark| (mark.payer, mark.key, mark.asset) == (*payer, *key, *asset))
+    }
+
+    /// Whether a delegate acts for `wallet`, and which nonce its next authorization must name.
+    fn acting(&self, wallet: &Address) -> (bool, u64) {
+        let (mut acts, mut nonce) = (false, self.nonce(wallet, u64::MAX));
+        let carriers =
+            self.blocks.iter().flat_map(|block| &block.txs).filter_map(|tx| self.paying.signed.get(&tx.tx.id));
+        for SignedAuthorization { authorization, .. } in carriers.filter_map(|carrier| carrier.authorization.as_deref())
+        {
+            if authorization.wallet == *wallet && authorization.nonce == nonce {
+                (acts, nonce) = (true, nonce + 1);
+            }
+        }
+        (acts, nonce)
+    }
+
+    /// Why the intent would fail in a block of this time.
+    fn obstacle(
+        &self,
+        signed: &SignedIntent,
+        authorization: Option<&SignedAuthorization>,
+        time_secs: u64,
+    ) -> Option<&'static str> {
+        let Intent { asset, payer, amount, deadline, route, .. } = &signed.intent;
+        if signed.signature != signature(&signed.intent) {
+            return Some("the signature is not the payer's");
+        }
+        let (acts, nonce) = self.acting(payer);
+        let is_good = |it: &SignedAuthorization| {
+            let Authorization { wallet, nonce: of, .. } = it.authorization;
+            (wallet, of) == (*payer, nonce) && it.signature == authorization_signature(&it.authorization)
+        };
+        if matches!(route, Route::Delegate(_)) && !acts && !authorization.is_some_and(is_good) {
+            return Some("nothing acts for the payer");
+        }
+        if time_secs >= *deadline {
+            return Some("the authorization is expired");
+        }
+        if self.is_key_used(payer, &signed.intent.key(), asset, u64::MAX) {
+            return Some("the authorization is used");
+        }
+        (self.balance(payer, asset, u64::MAX) < *amount).then_some("the amount exceeds the balance")
+    }
+
+    /// Why a transaction that makes the guard of `intent` would fail.
+    fn obstacle_of_guarded(&self, intent: &Intent) -> Option<&'static str> {
+        let Intent { asset, payer, amount, .. } = intent;
+        let key = intent.key();
+        if self.paying.made.contains(&key) || self.is_key_used(payer, &key, asset, u64::MAX) {
+            return Some("the guard is there already");
+        }
+        (self.balance(payer, asset, u64::MAX) < *amount).then_some("the amount exceeds the balance")
+    }
+
+    fn is_blockhash_young(&self, hash: &BlockHash) -> bool {
+        let is_it = |block: &&crate::ledger::SimBlock| block.header.block.hash == *hash;
+        self.blocks.iter().rev().take(BLOCKHASH_BLOCKS + 1).any(|block| is_it(&block))
+    }
+
+    /// In the newest block: those of the pool that make guards, at most `most`. One that fails costs its fee; one whose
+    /// blockhash is too old lands never.
+    fn execute_guarded(&mut self, most: usize) {
+        let is_guarded = |id: &TxId| self.paying.guarded.contains_key(id);
+        let waiting: Vec<TxId> = self.paying.pool.iter().copied().filter(is_guarded).take(most).collect();
+        for id in waiting {
+            self.paying.pool.remove(&id);
+            let Some(Guarded { sponsor, intent, terms }) = self.paying.guarded.get(&id).cloned() else { continue };
+            if !self.is_blockhash_young(&terms.blockhash) {
+                continue;
+            }
+            let tx = TxRef { id, life: TxLife::Block };
+            let mut executed = SimTx { tx, ..SimTx::new(sponsor, 0, Vec::new()) };
+            if self.obstacle_of_guarded(&intent).is_none() {
+                let Intent { asset, payer, destination, amount, .. } = intent;
+                executed.legs =
+                    vec![SimLeg { asset, sender: payer, recipient: destination, amount, lane: Lane::Block }];
+                let effect = Effect::Paid { destination, amount };
+                executed.marks = vec![Mark { tx, payer, key: intent.key().shown(&payer), asset, effect }];
+            }
+            self.blocks.last_mut().expect("block 0 is never dropped").txs.push(executed);
+        }
+    }
+
+    fn pool_guarded(&mut self, id: TxId, blockhash: &BlockHash) -> BroadcastResponse {
+        let has_landed = self.blocks.iter().flat_map(|block| &block.txs).any(|tx| tx.tx.id == id);
+        if has_landed || self.paying.pool.contains(&id) {
+            return BroadcastResponse::Known;
+        }
+        if !self.is_blockhash_young(blockhash) {
+            return BroadcastResponse::Expired;
+        }
+        self.paying.pool.insert(id);
+        BroadcastResponse::Pooled
+    }
+
+    /// Of each sponsor the next nonce, of those that have it the one that offers most. What cannot land any more leaves
+    /// the pool.
+    fn next_executable(&mut self) -> Option<TxId> {
+        let pool: Vec<TxId> = self.paying.pool.iter().copied().collect();
+        let mut best: Option<(TxId, u128)> = None;
+        for id in pool {
+            let Some(Carrier { sponsor, nonce, max_fee, .. }) = self.paying.signed.get(&id).cloned() else { continue };
+            let next = self.nonce(&sponsor, u64::MAX);
+            if nonce < next {
+                self.paying.pool.remove(&id);
+            } else if nonce == next && max_fee >= self.paying.base_fee && best.is_none_or(|(_, fee)| max_fee > fee) {
+                best = Some((id, max_fee));
+            }
+        }
+        best.map(|(id, _)| id)
+    }
+
+    /// In the newest block. What fails costs its fee.
+    fn execute(&mut self, id: TxId) {
+        self.paying.pool.remove(&id);
+        let Some(carrier) = self.paying.signed.get(&id).cloned() else { return };
+        let Carrier { sponsor, carried, authorization, nonce, .. } = carrier;
+        let time_secs = self.latest().header.time_secs;
+        let tx = TxRef { id, life: TxLife::Nonce { signer: sponsor, nonce } };
+        let mut executed = SimTx { tx, ..SimTx::new(sponsor, nonce, Vec::new()) };
+        executed.fee = self.paying.carrier_fee.unwrap_or(executed.fee);
+        if self.obstacle(&carried, authorization.as_deref(), time_secs).is_none() {
+            let Intent { asset, payer, destination, amount, .. } = carried.intent;
+            executed.legs = vec![SimLeg { asset, sender: payer, recipient: destination, amount, lane: Lane::Block }];
+            let effect = Effect::Paid { destination, amount };
+            executed.marks = vec![Mark { tx, payer, key: carried.intent.key(), asset, effect }];
+        }
+        self.blocks.last_mut().expect("block 0 is never dropped").txs.push(executed);
+    }
+
+    fn pool(&mut self, id: TxId) -> BroadcastResponse {
+        if let Some(Guarded { terms, .. }) = self.paying.guarded.get(&id).cloned() {
+            return self.pool_guarded(id, &terms.blockhash);
+        }
+        let Some(Carrier { sponsor, nonce, max_fee, tip, gas_limit, .. }) = self.paying.signed.get(&id).cloned() else {
+            return BroadcastResponse::Refused;
+        };
+        if self.paying.pool.contains(&id) {
+            return BroadcastResponse::Known;
+        }
+        let next = self.nonce(&sponsor, u64::MAX);
+        if nonce < next {
+            return BroadcastResponse::NonceUsed;
+        }
+        let cost = U256::from(max_fee.saturating_mul(u128::from(gas_limit)));
+        if self.balance(&sponsor, &AssetId::Native, u64::MAX) < cost {
+            return BroadcastResponse::Poor;
+        }
+        let waiting: Vec<&Carrier> = self.paying.pool.iter().filter_map(|id| self.paying.signed.get(id)).collect();
+        let waiting: Vec<&Carrier> = waiting.into_iter().filter(|carrier| carrier.sponsor == sponsor).collect();
+        let is_replaced = |carrier: &&&Carrier| {
+            max_fee * 100 >= carrier.max_fee * REPLACES_PERCENT && tip * 100 >= carrier.tip * REPLACES_PERCENT
+        };
+        let same: Vec<&&Carrier> = waiting.iter().filter(|carrier| carrier.nonce == nonce).collect();
+        if !same.iter().all(is_replaced) {
+            return BroadcastResponse::Underpriced;
+        }
+        let has = |nonce: u64| waiting.iter().any(|carrier| carrier.nonce == nonce);
+        if self.paying.refuses_gaps && !(next..nonce).all(has) {
+            return BroadcastResponse::Gapped;
+        }
+        // What it replaces stays: other nodes may have it still.
+        self.paying.pool.insert(id);
+        BroadcastResponse::Pooled
+    }
+}
+
+impl PayingChain for SimChain {
+    async fn fee_market(&self) -> Result<FeeMarket, SourceError> {
+        self.call_to_pay().await?;
+        Ok(FeeMarket { base_fee: self.lock().paying.base_fee, tip: 1_000_000 })
+    }
+
+    async fn readiness(&self, _: &Intent) -> Result<Readiness, SourceError> {
+        self.call_to_pay().await?;
+        Ok(self.lock().paying.not_ready.clone().unwrap_or(Readiness::Ready))
+    }
+
+    async fn acting(&self, intent: &Intent) -> Result<Acting, SourceError> {
+        self.call_to_pay().await?;
+        let Route::Delegate(delegate) = &intent.route else { return Ok(Acting::Already) };
+        let (acts, nonce) = self.lock().acting(&intent.payer);
+        if acts {
+            return Ok(Acting::Already);
+        }
+        let (chain_ref, wallet) = (intent.chain_ref.clone(), intent.payer);
+        Ok(Acting::With(Authorization { chain_ref, wallet, implementation: delegate.implementation(), nonce }))
+    }
+
+    async fn quote(
+        &self,
+        _: &Address,
+        intent: &SignedIntent,
+        authorization: Option<&SignedAuthorization>,
+    ) -> Result<Quote, SourceError> {
+        self.call_to_pay().await?;
+        let state = self.lock();
+        let obstacle = state.obstacle(intent, authorization, state.latest().header.time_secs);
+        let refused = state.paying.refuses_payments.then_some("the payment is refused");
+        Ok(obstacle.or(refused).map_or(Quote::Gas(GAS), |why| Quote::Refused(why.to_owned())))
+    }
+
+    async fn guard_quote(&self, _: &Address, intent: &Intent, recent: &BlockRef) -> Result<GuardQuote, SourceError> {
+        self.call().await?;
+        let state = self.lock();
+        let refused = state.paying.refuses_payments.then_some("the payment is refused");
+        if let Some(why) = state.obstacle_of_guarded(intent).or(refused) {
+            return Ok(GuardQuote::Refused(why.to_owned()));
+        }
+        if !state.is_blockhash_young(&recent.hash) {
+            return Ok(GuardQuote::NotYet);
+        }
+        let blockhash = recent.hash;
+        let terms =
+            GuardTerms { blockhash, rent: GUARD_RENT, compute_limit: COMPUTE_LIMIT, compute_price: 0, memo: false };
+        Ok(GuardQuote::Terms { terms, makes_account: state.paying.makes_accounts })
+    }
+
+    async fn nonce_at(&self, address: &Address, at: Option<&BlockRef>) -> Result<u64, SourceError> {
+        let fault = self.call_to_pay().await?;
+        let state = self.lock();
+        let latest = state.latest().header.block.number;
+        let behind = if let Some(Fault::Lag(behind)) = fault { behind } else { 0 };
+        if let Some(at) = at {
+            state.must_have(at)?;
+        }
+        Ok(state.nonce(address, at.map_or(latest.saturating_sub(behind), |at| at.number)))
+    }
+
+    async fn owned(&self, address: &Address) -> Result<U256, SourceError> {
+        let latest = self.latest().number;
+        Ok(self.balance(address, &AssetId::Native, latest))
+    }
+
+    async fn broadcast(&self, id: &TxId, raw: &[u8]) -> BroadcastResponse {
+        self.before_call();
+        let mut state = self.lock();
+        if raw != id.as_bytes() {
+            return BroadcastResponse::Refused;
+        }
+        let Some(fault) = state.paying.faults.pop_front() else { return state.pool(*id) };
+        *state.paying.struck.entry(fault.name()).or_default() += 1;
+        match fault {
+            SendFault::Silent => {
+                state.pool(*id);
+                BroadcastResponse::Unknown
+            }
+            SendFault::Lost => BroadcastResponse::Unknown,
+            SendFault::Forgotten => BroadcastResponse::Pooled,
+            SendFault::Refused => BroadcastResponse::Refused,
+            SendFault::NonceUsed => {
+                state.pool(*id);
+                BroadcastResponse::NonceUsed
+            }
+        }
+    }
+
+    async fn is_shown(&self, mark: &Mark, at: &BlockRef) -> Result<bool, SourceError> {
+        self.call().await?;
+        let state = self.lock();
+        let block = state.blocks.iter().find(|block| block.header.block == *at);
+        let shows = block.is_some_and(|block| block.txs.iter().flat_map(|tx| &tx.marks).any(|it| is_same(it, mark)));
+        Ok(shows && !state.paying.denies_marks)
+    }
+
+    async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
+        self.call_to_pay().await?;
+        let state = self.lock();
+        state.must_have(at)?;
+        let is_made = state.paying.made.contains(&intent.key());
+        Ok(is_made || state.is_key_used(&intent.payer, &intent.key(), &intent.asset, at.number))
+    }
+
+    async fn maker(&self, intent: &Intent, _: &BlockRef) -> Result<Option<Maker>, SourceError> {
+        self.call_to_pay().await?;
+        let state = self.lock();
+        let tx = TxId::Evm(hash_of([b"maker".as_slice(), &intent.key().0]));
+        let is_known = state.paying.made.contains(&intent.key()) && !state.paying.hides_makers;
+        Ok(is_known.then_some(Maker { tx, is_payers: state.paying.are_payers }))
+    }
+}
+
+impl State {
+    fn must_have(&self, block: &BlockRef) -> Result<(), SourceError> {
+        let has = self.blocks.iter().any(|known| known.header.block == *block);
+        has.then_some(()).ok_or_else(|| SourceError::transient(format!("block {block} is not known")))
+    }
+}
+
+impl SendFault {
+    /// Its name in a tally.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SendFault::Silent => "silent",
+            SendFault::Lost => "lost",
+            SendFault::Forgotten => "forgotten",
+            SendFault::Refused => "refused",
+            SendFault::NonceUsed => "nonce used",
+        }
+    }
+}
+
+/// Holds the keys of wallets and sponsors, each a function of its path; clones share the journal.
+#[derive(Clone, Debug)]
+pub struct SimSigner {
+    chain: SimChain,
+    id: &'static str,
+    journal: Arc<Mutex<Journal>>,
+}
+
+#[derive(Clone, Default, Debug)]
+struct Journal {
+    /// What was signed, each once: its hash, its chain, and what it is.
+    entries: Vec<([u8; 32], String, Journaled)>,
+    is_away: bool,
+    late: Duration,
+    /// The first content of each transfer, without its deadline, and the deadlines that were signed.
+    intents: BTreeMap<[u8; 16], (Intent, BTreeSet<u64>)>,
+}
+
+impl Journal {
+    fn newest(&self) -> u64 {
+        u64::try_from(self.entries.len()).unwrap_or(u64::MAX)
+    }
+
+    /// The number of an entry: the one that is there, or a new one.
+    fn seq_of(&mut self, entry: ([u8; 32], String, Journaled)) -> u64 {
+        let known = self.entries.iter().zip(1..).find(|((hash, ..), _)| *hash == entry.0);
+        known.map(|(_, seq)| seq).unwrap_or_else(|| {
+            self.entries.push(entry);
+            self.newest()
+        })
+    }
+}
+
+impl SimSigner {
+    pub fn of(chain: SimChain) -> Self {
+        SimSigner::named("sim", chain)
+    }
+
+    /// One with this id, and an empty journal.
+    pub fn named(id: &'static str, chain: SimChain) -> Self {
+        SimSigner { chain, id, journal: Arc::default() }
+    }
+
+    /// The same in a process of its own, with a copy of the journal as it stands.
+    pub fn copied(&self) -> Self {
+        let journal = Journal { is_away: false, late: Duration::ZERO, ..self.lock().clone() };
+        SimSigner { journal: Arc::new(Mutex::new(journal)), ..self.clone() }
+    }
+
+    /// The address of a path.
+    pub fn address(path: &KeyPath) -> Address {
+        let (text, seed) = (path.to_string(), format!("{:?}", path.seed));
+        let hash = hash_of([seed.as_bytes(), text.as_bytes()]);
+        let (bytes, _) = hash.split_first_chunk().expect("32 is more than 20");
+        Address::Evm(*bytes)
+    }
+
+    /// Whether it is away from now on.
+    pub fn away(&self, is_away: bool) {
+        self.lock().is_away = is_away;
+    }
+
+    /// Signs after this time from now on.
+    pub fn late(&self, late: Duration) {
+        self.lock().late = late;
+    }
+
+    /// How many different requests it signed.
+    pub fn seq(&self) -> u64 {
+        self.lock().newest()
+    }
+
+    /// The latest deadline that was signed of a transfer, in seconds since 1970.
+    pub fn deadline(&self, transfer_id: &[u8; 16]) -> Option<u64> {
+        self.lock().intents.get(transfer_id).and_then(|(_, deadlines)| deadlines.last().copied())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Journal> {
+        // A test that panicked has failed already.
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sign_one(&self, request: &SignRequest) -> Result<Signed, Refusal> {
+        let mut journal = self.lock();
+        let (bytes, tx, entry) = match request {
+            SignRequest::Intent { path, intent, heals } => {
+                let is_theirs = SimSigner::address(path) == intent.payer;
+                is_theirs.then_some(()).ok_or_else(|| Refusal("the payer has another key".to_owned()))?;
+                let content = Intent { deadline: 0, ..intent.clone() };
+                let new = (content.clone(), BTreeSet::new());
+                let (first, deadlines) = journal.intents.entry(intent.transfer_id).or_insert(new);
+                if *first != content {
+                    return Err(Refusal("this transfer has another content in the journal".to_owned()));
+                }
+                if !deadlines.contains(&intent.deadline) && deadlines.len() != *heals {
+                    return Err(Refusal("this transfer has other deadlines in the journal".to_owned()));
+                }
+                deadlines.insert(intent.deadline);
+                let is_guarded = matches!(intent.route, Route::Guard { .. });
+                let signed = Journaled::Intent { transfer_id: intent.transfer_id, deadline: intent.deadline };
+                let entry = (intent_hash(intent), intent.chain_ref.clone(), signed);
+                (if is_guarded { Vec::new() } else { signature(intent) }, None, entry)
+            }
+            SignRequest::Authorization { path, authorization } => {
+                let is_theirs = SimSigner::address(path) == authorization.wallet;
+                is_theirs.then_some(()).ok_or_else(|| Refusal("the wallet has another key".to_owned()))?;
+                let (bytes, chain_ref) = (authorization_signature(authorization), authorization.chain_ref.clone());
+                let entry = (hash_of([bytes.as_slice()]), chain_ref, Journaled::Authorization(authorization.clone()));
+                (bytes, None, entry)
+            }
+            SignRequest::Carrier { path, carrier } => {
+                let Carrier { sponsor, carried, .. } = carrier;
+                let is_theirs = SimSigner::address(path) == *sponsor;
+                is_theirs.then_some(()).ok_or_else(|| Refusal("the sponsor has another key".to_owned()))?;
+                if carried.signature != signature(&carried.intent) {
+                    return Err(Refusal("what it carries is not signed by its payer".to_owned()));
+                }
+                let id = TxId::Evm(id_of(carrier));
+                self.chain.lock().paying.signed.insert(id, carrier.clone());
+                let Intent { transfer_id, chain_ref, .. } = &carried.intent;
+                let (transfer_id, nonce) = (*transfer_id, Some(carrier.nonce));
+                let signed = Journaled::Carrier { transfer_id, sponsor: *sponsor, nonce };
+                (id.as_bytes().to_vec(), Some(id), (id_of(carrier), chain_ref.clone(), signed))
+            }
+            SignRequest::Guarded { path, payer, guarded } => {
+                let Guarded { sponsor, intent, .. } = guarded;
+                let are_theirs = (SimSigner::address(path), SimSigner::address(payer)) == (*sponsor, intent.payer);
+                are_theirs.then_some(()).ok_or_else(|| Refusal("another key signs it".to_owned()))?;
+                let known = journal.intents.get(&intent.transfer_id);
+                let is_it = |(first, deadlines): &(Intent, BTreeSet<u64>)| {
+                    deadlines.contains(&intent.deadline)
+                        && Intent { deadline: intent.deadline, ..first.clone() } == *intent
+                };
+                if !known.is_some_and(is_it) {
+                    return Err(Refusal("the intent is not in the journal".to_owned()));
+                }
+                let id = TxId::Evm(id_of_guarded(guarded));
+                self.chain.lock().paying.guarded.insert(id, guarded.clone());
+                let signed = Journaled::Carrier { transfer_id: intent.transfer_id, sponsor: *sponsor, nonce: None };
+                (id.as_bytes().to_vec(), Some(id), (id_of_guarded(guarded), intent.chain_ref.clone(), signed))
+            }
+        };
+        let seq = journal.seq_of(entry);
+        Ok(Signed { bytes, tx, seq })
+    }
+
+    async fn arrive(&self) -> Result<(), SignerUnavailable> {
+        let (late, is_away) = {
+            let journal = self.lock();
+            (journal.late, journal.is_away)
+        };
+        if !late.is_zero() {
+            tokio::time::sleep(late).await;
+        }
+        if is_away { Err(SignerUnavailable("the sim was told to be away".to_owned())) } else { Ok(()) }
+    }
+}
+
+impl Signer for SimSigner {
+    fn id(&self) -> &str {
+        self.id
+    }
+
+    fn addresses<'s>(&'s self, paths: &'s [KeyPath]) -> Signing<'s, Vec<Address>> {
+        Box::pin(async move {
+            self.arrive().await?;
+            Ok(paths.iter().map(SimSigner::address).collect())
+        })
+    }
+
+    fn sign<'s>(&'s self, requests: &'s [SignRequest]) -> Signing<'s, Vec<Result<Signed, Refusal>>> {
+        Box::pin(async move {
+            self.arrive().await?;
+            Ok(requests.iter().map(|request| self.sign_one(request)).collect())
+        })
+    }
+
+    fn journal<'s>(&'s self, chain_ref: &'s str, behind: u64) -> Signing<'s, JournalPage> {
+        Box::pin(async move {
+            self.arrive().await?;
+            let journal = self.lock();
+            let newest = journal.newest();
+            let through = newest.min(behind + JOURNAL_ENTRIES_MAX).max(behind);
+            let entries = (1..)
+                .zip(&journal.entries)
+                .filter(|(seq, (_, of, _))| *seq > behind && *seq <= through && of == chain_ref);
+            Ok(JournalPage { newest, through, entries: entries.map(|(seq, (.., it))| (seq, it.clone())).collect() })
+        })
+    }
+}
+
+/// 65 bytes, a function of everything that is signed.
+fn signature(intent: &Intent) -> Vec<u8> {
+    let hash = intent_hash(intent);
+    [hash.as_slice(), &hash, &[27]].concat()
+}
+
+fn authorization_signature(authorization: &Authorization) -> Vec<u8> {
+    let Authorization { chain_ref, wallet, implementation, nonce } = authorization;
+    let nonce = nonce.to_be_bytes();
+    let hash = hash_of([chain_ref.as_bytes(), wallet.as_bytes(), implementation.as_bytes(), nonce.as_slice()]);
+    [hash.as_slice(), &hash, &[27]].concat()
+}
+
+fn intent_hash(intent: &Intent) -> [u8; 32] {
+    let Intent { transfer_id, chain_ref, route, asset, payer, destination, amount, deadline } = intent;
+    let (asset, amount, deadline) = (asset.to_bytes(), amount.to_be_bytes::<32>(), deadline.to_be_bytes());
+    let route = route.to_string();
+    let fields: [&[u8]; 8] = [
+        transfer_id,
+        chain_ref.as_bytes(),
+        route.as_bytes(),
+        &asset,
+        payer.as_bytes(),
+        destination.as_bytes(),
+        &amount,
+        &deadline,
+    ];
+    hash_of(fields)
+}
+
+fn id_of(carrier: &Carrier) -> [u8; 32] {
+    let Carrier { sponsor, carried, authorization, nonce, gas_limit, max_fee, tip } = carrier;
+    let (nonce, gas_limit) = (nonce.to_be_bytes(), gas_limit.to_be_bytes());
+    let (max_fee, tip) = (max_fee.to_be_bytes(), tip.to_be_bytes());
+    let (intent, signature) = (intent_hash(&carried.intent), &carried.signature);
+    let beside = authorization.as_ref().map(|it| it.signature.as_slice()).unwrap_or_default();
+    let fields: [&[u8]; 8] = [sponsor.as_bytes(), &intent, signature, beside, &nonce, &gas_limit, &max_fee, &tip];
+    hash_of(fields)
+}
+
+/// Whatever was used up by the transaction.
+fn is_same(one: &Mark, other: &Mark) -> bool {
+    Mark { tx: other.tx, ..*one } == *other && one.tx.id == other.tx.id
+}
+
+fn id_of_guarded(guarded: &Guarded) -> [u8; 32] {
+    let Guarded { sponsor, intent, terms } = guarded;
+    let GuardTerms { blockhash, rent, compute_limit, compute_price, memo } = terms;
+    let (rent, limit, price) = (rent.to_be_bytes(), compute_limit.to_be_bytes(), compute_price.to_be_bytes());
+    let fields: [&[u8]; 7] =
+        [sponsor.as_bytes(), &intent_hash(intent), &blockhash.0, &rent, &limit, &price, &[u8::from(*memo)]];
+    hash_of(fields)
+}

@@ -1,0 +1,414 @@
+//! What is asked of the endpoints of Solana to pay: what an attempt is made of, whether mint and recipient are fit, whether a
+//! guard is there. And transactions are handed to them.
+//!
+//! Promises: every call is asked aside, and an endpoint that does not answer one serves all else as before. Whether a guard
+//! is there counts only at a final slot, and only if as many endpoints as must agree report the same and nobody who was
+//! asked differs. No node sends a transaction again by itself. Rent is asked for and never a constant.
+
+use std::fmt::Debug;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::future::BoxFuture;
+use landfall_chain::{
+    Acting, Address, AssetId, BlockRef, BlockSource, BroadcastResponse, FeeMarket, GuardQuote, GuardTerms, Guarded,
+    Intent, Maker, Mark, PayingChain, Proof, Quote, Read, Readiness, Route, SignedAuthorization, SignedIntent,
+    SourceError, TxId, U256, Unpayable,
+};
+use landfall_rpc::{Call, Need};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::ata::TokenProgram;
+use crate::calls::{TRANSACTION, failed};
+use crate::dialect::{Endpoint, Pool};
+use crate::error::SolanaError;
+use crate::holdings::read_accounts;
+use crate::mint::terms;
+use crate::networks;
+use crate::pay::standing::{self, Account};
+use crate::pay::{PayError, fees, guard, maker, responses, token};
+use crate::signatures::SIGNATURES;
+use crate::source::SolanaSource;
+
+const RENT: &str = "getMinimumBalanceForRentExemption";
+const FEES: &str = "getRecentPrioritizationFees";
+const SIMULATE: &str = "simulateTransaction";
+const SEND: &str = "sendTransaction";
+const BALANCE: &str = "getBalance";
+const ACCOUNTS: &str = "getMultipleAccounts";
+/// All of it is of one commitment, that of the blockhash.
+const COMMITMENT: &str = "confirmed";
+
+#[derive(Deserialize)]
+struct Response<T> {
+    value: T,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireFee {
+    prioritization_fee: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireSimulated {
+    err: Option<Value>,
+    units_consumed: Option<u64>,
+    logs: Option<Vec<String>>,
+}
+
+/// The data is the text, and how it is written.
+#[derive(Deserialize)]
+struct WireAccount {
+    lamports: u64,
+    owner: String,
+    data: (String, String),
+}
+
+impl PayingChain for SolanaSource {
+    async fn fee_market(&self) -> Result<FeeMarket, SourceError> {
+        Err(SourceError::permanent("Solana has no price of gas; what an attempt is made of says its quote"))
+    }
+
+    async fn readiness(&self, intent: &Intent) -> Result<Readiness, SourceError> {
+        Ok(readiness(&self.pool, intent).await?)
+    }
+
+    async fn acting(&self, _: &Intent) -> Result<Acting, SourceError> {
+        Ok(Acting::Already)
+    }
+
+    async fn quote(
+        &self,
+        _: &Address,
+        intent: &SignedIntent,
+        _: Option<&SignedAuthorization>,
+    ) -> Result<Quote, SourceError> {
+        let error = PayError::OtherRoute(intent.intent.route.name());
+        Err(SolanaError::NoPayment { chain: self.pool.chain(), error }.into())
+    }
+
+    async fn guard_quote(
+        &self,
+        sponsor: &Address,
+        intent: &Intent,
+        recent: &BlockRef,
+    ) -> Result<GuardQuote, SourceError> {
+        Ok(guard_quote(&self.pool, sponsor, intent, recent).await?)
+    }
+
+    async fn nonce_at(&self, _: &Address, _: Option<&BlockRef>) -> Result<u64, SourceError> {
+        Ok(0)
+    }
+
+    async fn owned(&self, address: &Address) -> Result<U256, SourceError> {
+        let asked = |endpoint| -> BoxFuture<'_, Result<u64, SolanaError>> {
+            let params = json!([address.to_string(), { "commitment": COMMITMENT }]);
+            Box::pin(async move {
+                let answer: Response<u64> = ask(endpoint, BALANCE, params).await?;
+                Ok(answer.value)
+            })
+        };
+        let lamports = self.pool.call(Need { methods: &[BALANCE], ..Need::default() }, asked).await?;
+        Ok(U256::from(lamports))
+    }
+
+    async fn broadcast(&self, tx: &TxId, raw: &[u8]) -> BroadcastResponse {
+        let how = json!({
+            "encoding": "base64", "skipPreflight": true, "maxRetries": 0, "preflightCommitment": COMMITMENT,
+        });
+        self.pool.broadcast(tx, (&[SEND], json!([STANDARD.encode(raw), how])), &responses::WORDS).await
+    }
+
+    async fn is_shown(&self, mark: &Mark, at: &BlockRef) -> Result<bool, SourceError> {
+        if self.pool.must_agree() <= 1 {
+            return Ok(true);
+        }
+        let blocks = self.blocks(at.number..=at.number, Read::FULL).await?;
+        let block = blocks.iter().find(|block| block.header.block == *at && block.proof == Proof::TwoEndpoints);
+        let block = block.ok_or_else(|| SourceError::transient(format!("two endpoints do not report block {at}")))?;
+        Ok(block.marks.contains(mark))
+    }
+
+    async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
+        Ok(is_made(&self.pool, intent, at).await?)
+    }
+
+    async fn maker(&self, intent: &Intent, at: &BlockRef) -> Result<Option<Maker>, SourceError> {
+        Ok(maker_of(&self.pool, intent, at).await?)
+    }
+}
+
+/// What an attempt is made of, all by one endpoint, so that it belongs together.
+async fn guard_quote(
+    pool: &Pool,
+    sponsor: &Address,
+    intent: &Intent,
+    recent: &BlockRef,
+) -> Result<GuardQuote, SolanaError> {
+    check_chain(pool, intent)?;
+    let written = written(sponsor, intent).map_err(wrong(pool))?;
+    let ask = |endpoint| -> BoxFuture<'_, Result<GuardQuote, SolanaError>> {
+        let (sponsor, written) = (*sponsor, written.clone());
+        Box::pin(async move {
+            let quoted = quote_of(endpoint, sponsor, intent, (recent, written)).await;
+            quoted.map_err(|error| endpoint.lacks(format!("does not serve those who pay: {error}")))
+        })
+    };
+    pool.call(Need { methods: &[RENT, FEES, SIMULATE], ..Need::default() }, ask).await
+}
+
+async fn quote_of(
+    endpoint: &Endpoint,
+    sponsor: Address,
+    intent: &Intent,
+    (recent, written): (&BlockRef, Vec<String>),
+) -> Result<GuardQuote, SolanaError> {
+    let blockhash = recent.hash;
+    let rent: u64 = ask(endpoint, RENT, json!([0, { "commitment": COMMITMENT }])).await?;
+    if rent == 0 {
+        return Err(endpoint.unusable(RENT, "an account for nothing"));
+    }
+    // One lamport more, where the same sum is paid: blocks must show which account is the guard.
+    let is_paid = intent.asset == AssetId::Native && intent.amount == U256::from(rent);
+    let rent = if is_paid { rent.saturating_add(1) } else { rent };
+    let paid: Vec<WireFee> = ask(endpoint, FEES, json!([written])).await?;
+    let compute_price = fees::price(paid.into_iter().map(|fee| fee.prioritization_fee).collect());
+    let (memo, makes_account) = target_of(endpoint, intent).await?;
+    let tried = GuardTerms { blockhash, rent, compute_limit: fees::LIMIT_MAX, compute_price: 0, memo };
+    let tried = guard::guarded(&Guarded { sponsor, intent: intent.clone(), terms: tried });
+    let tried = tried.map_err(|error| SolanaError::NoPayment { chain: endpoint.chain, error })?;
+    let (raw, _) = tried.signed(&[0; 64], &[0; 64]);
+    let how = json!({ "encoding": "base64", "sigVerify": false, "commitment": COMMITMENT });
+    let simulated: Response<WireSimulated> = ask(endpoint, SIMULATE, json!([STANDARD.encode(raw), how])).await?;
+    let WireSimulated { err, units_consumed, logs } = simulated.value;
+    if let Some(err) = err {
+        if err == "BlockhashNotFound" {
+            tracing::debug!(chain = %endpoint.chain, endpoint = %endpoint.id, "the blockhash of {recent} is not known");
+            return Ok(GuardQuote::NotYet);
+        }
+        if is_poor(&err) {
+            return Ok(GuardQuote::Poor);
+        }
+        let last =
+            logs.unwrap_or_default().into_iter().rfind(|line| line.contains("Error") || line.contains("insufficient"));
+        let said = endpoint.clean(&format!("{err}; {}", last.unwrap_or_default()));
+        return Ok(GuardQuote::Refused(said));
+    }
+    let used = units_consumed.ok_or_else(|| endpoint.unusable(SIMULATE, "it does not say what was used"))?;
+    let terms = GuardTerms { blockhash, rent, compute_limit: fees::limit(used), compute_price, memo };
+    Ok(GuardQuote::Terms { terms, makes_account })
+}
+
+/// Whether the account that is paid takes nothing without a memo, and whether it must be made first.
+async fn target_of(endpoint: &Endpoint, intent: &Intent) -> Result<(bool, bool), SolanaError> {
+    let wrong = |error| SolanaError::NoPayment { chain: endpoint.chain, error };
+    let Some((mint, program)) = token::token(intent).map_err(wrong)? else { return Ok((false, false)) };
+    let [_, target] = token::accounts(intent, &mint, program).map_err(wrong)?;
+    let account = accounts_of(endpoint, &[Address::Solana(target)]).await?.into_iter().flatten().next();
+    // Anybody may send lamports there before it is made.
+    let account = account.filter(|account| TokenProgram::of(&account.owner) == Some(program));
+    Ok((standing::demands_memo(account.as_ref()), account.is_none()))
+}
+
+/// Whether the simulation failed because the sponsor owns too little: it pays the fee, its account is the first, and the
+/// guard of instruction 0 is made of its lamports alone.
+fn is_poor(err: &Value) -> bool {
+    ["AccountNotFound", "InsufficientFundsForFee"].iter().any(|name| err == name)
+        || err["InsufficientFundsForRent"]["account_index"] == 0
+        || err["InstructionError"] == json!([0, { "Custom": 1 }])
+}
+
+/// The accounts that it writes to: others who write there pay for the same room in a block.
+fn written(sponsor: &Address, intent: &Intent) -> Result<Vec<String>, PayError> {
+    let mut written = vec![*sponsor];
+    written.extend(intent.guard());
+    match token::token(intent)? {
+        None => written.extend([intent.payer, intent.destination]),
+        Some((mint, program)) => written.extend(token::accounts(intent, &mint, program)?.map(Address::Solana)),
+    }
+    Ok(written.iter().map(Address::to_string).collect())
+}
+
+/// Whether the recipient is a wallet, the mint one that is sent, and enough there.
+async fn readiness(pool: &Pool, intent: &Intent) -> Result<Readiness, SolanaError> {
+    check_chain(pool, intent)?;
+    let token = token::token(intent).map_err(wrong(pool))?;
+    let Route::Guard { decimals, .. } = intent.route else {
+        return Ok(not_ready("its route is another"));
+    };
+    if intent.guard() == Some(intent.destination) {
+        let why = format!("{} is the account that this very transfer makes once; send to a wallet", intent.destination);
+        return Ok(Readiness::Unpayable(Unpayable::Destination, why));
+    }
+    let mut keys = vec![intent.destination, intent.payer];
+    if let Some((mint, program)) = token {
+        keys.push(Address::Solana(mint));
+        keys.extend(token::accounts(intent, &mint, program).map_err(wrong(pool))?.map(Address::Solana));
+    }
+    let ask = |endpoint| -> BoxFuture<'_, Result<Readiness, SolanaError>> {
+        let keys = keys.clone();
+        Box::pin(async move {
+            let accounts = accounts_of(endpoint, &keys).await?;
+            let [recipient, payer, mint, source, target] = std::array::from_fn(|at| accounts.get(at)?.as_ref());
+            if let Some(why) = standing::no_wallet(&intent.destination, recipient) {
+                return Ok(Readiness::Unpayable(Unpayable::Destination, why));
+            }
+            let unpayable = match token {
+                None => {
+                    let rent = ask::<u64>(endpoint, RENT, json!([0, { "commitment": COMMITMENT }])).await;
+                    let rent = rent.map_err(|error| endpoint.lacks(format!("does not report rent: {error}")))?;
+                    standing::unpayable_sol(intent, [payer, recipient], rent)
+                }
+                Some((_, program)) => {
+                    if let Some(why) = unsendable(endpoint, mint, program, decimals)? {
+                        return Ok(not_ready(&format!("mint {}: {why}", intent.asset)));
+                    }
+                    standing::unpayable_token(intent, [source, target])
+                }
+            };
+            Ok(unpayable.map_or(Readiness::Ready, |(what, why)| Readiness::Unpayable(what, why)))
+        })
+    };
+    pool.call(Need { methods: &[ACCOUNTS, RENT], ..Need::default() }, ask).await
+}
+
+/// Why a mint is not sent; `None` where it is.
+fn unsendable(
+    endpoint: &Endpoint,
+    mint: Option<&Account>,
+    program: TokenProgram,
+    decimals: u8,
+) -> Result<Option<String>, SolanaError> {
+    let Some(Account { owner, data, .. }) = mint else { return Ok(Some("it has no account".to_owned())) };
+    if TokenProgram::of(owner) != Some(program) {
+        return Ok(Some("it is not kept by the program that is listed".to_owned()));
+    }
+    let terms = terms(program, data).map_err(|error| endpoint.unusable(ACCOUNTS, &error.to_string()))?;
+    Ok(token::unsendable(&terms, decimals))
+}
+
+/// The accounts as they stand now, in the order of `keys`.
+async fn accounts_of(endpoint: &Endpoint, keys: &[Address]) -> Result<Vec<Option<Account>>, SolanaError> {
+    let names: Vec<String> = keys.iter().map(Address::to_string).collect();
+    let how = json!({ "commitment": COMMITMENT, "encoding": "base64" });
+    let reported = ask::<Response<Vec<Option<WireAccount>>>>(endpoint, ACCOUNTS, json!([names, how])).await;
+    let reported = reported.map_err(|error| endpoint.lacks(format!("does not report accounts: {error}")))?.value;
+    if reported.len() != keys.len() {
+        return Err(endpoint.unusable(ACCOUNTS, &format!("{} accounts for {} keys", reported.len(), keys.len())));
+    }
+    let read = |WireAccount { lamports, owner, data: (text, _) }: WireAccount| {
+        let data = STANDARD.decode(text).map_err(|_| endpoint.unusable(ACCOUNTS, "no base64"))?;
+        Ok(Account { lamports, owner, data })
+    };
+    reported.into_iter().map(|account| account.map(read).transpose()).collect()
+}
+
+fn not_ready(why: &str) -> Readiness {
+    Readiness::NotReady(why.to_owned())
+}
+
+/// Whether the guard is there, at a final slot that is not below `at`.
+async fn is_made(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<bool, SolanaError> {
+    check_chain(pool, intent)?;
+    let guard = guard_of(pool, intent)?;
+    let key = [super::solana(&guard).map_err(wrong(pool))?];
+    let reached = at.number;
+    let ask = |endpoint| -> BoxFuture<'_, Result<bool, SolanaError>> {
+        Box::pin(async move {
+            let accounts = read_accounts(endpoint, &key, reached).await;
+            let accounts =
+                accounts.map_err(|error| endpoint.lacks(format!("does not report guard {guard}: {error}")))?;
+            Ok(accounts.value.first().is_some_and(|account| account.as_ref().is_some_and(|it| it.lamports > 0)))
+        })
+    };
+    alike(pool, (guard, reached, &[ACCOUNTS]), ask).await
+}
+
+/// Who made the guard.
+async fn maker_of(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<Option<Maker>, SolanaError> {
+    check_chain(pool, intent)?;
+    let guard = guard_of(pool, intent)?;
+    let ask = |endpoint| -> BoxFuture<'_, Result<Option<Maker>, SolanaError>> {
+        let (named, payer) = (guard.to_string(), intent.payer.to_string());
+        Box::pin(async move {
+            match maker::reported(endpoint, &named, &payer).await {
+                // One that keeps less says nothing.
+                Ok(None) => Err(endpoint.lacks(format!("does not know who made guard {named}"))),
+                Ok(maker) => Ok(maker),
+                Err(error) => Err(endpoint.lacks(format!("does not report who made guard {named}: {error}"))),
+            }
+        })
+    };
+    alike(pool, (guard, at.number, &[SIGNATURES, TRANSACTION]), ask).await
+}
+
+fn guard_of(pool: &Pool, intent: &Intent) -> Result<Address, SolanaError> {
+    intent.guard().ok_or(PayError::OtherRoute(intent.route.name())).map_err(wrong(pool))
+}
+
+/// What as many endpoints as must agree report of a guard. If anybody who was asked differs, it is an error.
+async fn alike<'p, T: Copy + PartialEq + Debug + Send + Sync>(
+    pool: &'p Pool,
+    (guard, slot, methods): (Address, u64, &'static [&'static str]),
+    ask: impl Fn(&'p Endpoint) -> BoxFuture<'p, Result<T, SolanaError>> + Send + Sync,
+) -> Result<T, SolanaError> {
+    let agree = pool.must_agree();
+    let differ = |reported: &[(&Endpoint, T)]| reported.iter().any(|(_, answer)| *answer != reported[0].1);
+    let enough = |reported: &[(&Endpoint, T)]| reported.len() >= agree || differ(reported);
+    let need = Need { first: slot, last: slot, methods };
+    let responses = pool.call_each(need, Vec::new(), ask, enough).await?;
+    let reported = responses.reported;
+    if reported.len() >= agree && !differ(&reported) {
+        return Ok(reported[0].1);
+    }
+    let each = |(endpoint, answer): &(&Endpoint, T)| format!("{} reports {answer:?}", endpoint.id);
+    let reports = reported.iter().map(each).collect::<Vec<_>>().join(", ");
+    let missing = responses.missing.join("; ");
+    Err(SolanaError::GuardUnreported { chain: pool.chain(), guard, slot, agree, reports, missing })
+}
+
+/// The answer to one call.
+async fn ask<T: DeserializeOwned>(endpoint: &Endpoint, method: &'static str, params: Value) -> Result<T, SolanaError> {
+    let answer = endpoint.ask_aside(&[Call { method, params }]).await?.into_iter().next();
+    let answer = answer.ok_or_else(|| endpoint.unusable(method, "no answer"))?;
+    let answer = answer.map_err(|error| failed(endpoint, method, &error))?;
+    endpoint.parse(method, &answer)
+}
+
+fn check_chain(pool: &Pool, intent: &Intent) -> Result<(), SolanaError> {
+    let chain = pool.chain();
+    let is_ours = networks::network(chain).is_some_and(|network| network.chain_ref == intent.chain_ref);
+    is_ours.then_some(()).ok_or_else(|| SolanaError::OtherChain { chain, chain_ref: intent.chain_ref.clone() })
+}
+
+fn wrong(pool: &Pool) -> impl Fn(PayError) -> SolanaError {
+    let chain = pool.chain();
+    move |error| SolanaError::NoPayment { chain, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sponsor_that_owns_too_little_is_not_taken_for_a_payment_that_is_refused() {
+        let of_the_sponsor = [
+            json!("AccountNotFound"),
+            json!("InsufficientFundsForFee"),
+            json!({ "InsufficientFundsForRent": { "account_index": 0 } }),
+            json!({ "InstructionError": [0, { "Custom": 1 }] }),
+        ];
+        assert!(of_the_sponsor.iter().all(is_poor));
+        let of_the_payment = [
+            json!({ "InstructionError": [0, { "Custom": 0 }] }),
+            json!({ "InstructionError": [3, { "Custom": 1 }] }),
+            json!({ "InsufficientFundsForRent": { "account_index": 1 } }),
+            json!("AccountInUse"),
+        ];
+        assert!(!of_the_payment.iter().any(is_poor));
+    }
+}

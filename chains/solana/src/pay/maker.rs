@@ -1,0 +1,147 @@
+//! Who made a guard that no block of ours shows: by its own transactions, as endpoints report them.
+//!
+//! The maker is a transaction that succeeded, before which the guard had no lamports and behind which it had some. A guard
+//! comes into being once, for only the payer's key could empty it. Promises: it counts only if as many endpoints as must
+//! agree report the same one, and nobody who was asked another. That none is found says nothing.
+
+use landfall_chain::{Maker, TxId};
+use landfall_rpc::Call;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::calls::{TRANSACTION, failed};
+use crate::dialect::Endpoint;
+use crate::error::SolanaError;
+use crate::signatures::SIGNATURES;
+
+/// The most that a node gives at once, and how many such pages are read: anybody may send lamports to a guard.
+const PAGE_MAX: usize = 1_000;
+const PAGES_MAX: usize = 20;
+/// How many of the oldest are read: before the maker there is none that succeeded.
+const READ_MAX: usize = 20;
+/// As blocks are asked for, so that no version of transactions is refused.
+const VERSION: u8 = 1;
+
+#[derive(Deserialize)]
+struct WireNamed {
+    signature: String,
+    err: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct WireTransaction {
+    meta: Option<WireMeta>,
+    transaction: WireContent,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireMeta {
+    err: Option<Value>,
+    pre_balances: Vec<u64>,
+    post_balances: Vec<u64>,
+}
+
+#[derive(Deserialize)]
+struct WireContent {
+    message: WireMessage,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireMessage {
+    account_keys: Vec<WireKey>,
+}
+
+#[derive(Deserialize)]
+struct WireKey {
+    pubkey: String,
+    signer: bool,
+}
+
+/// Who made `guard`, by this endpoint; `None` where it does not know.
+pub(super) async fn reported(endpoint: &Endpoint, guard: &str, payer: &str) -> Result<Option<Maker>, SolanaError> {
+    for signature in named(endpoint, guard).await?.iter().rev().take(READ_MAX) {
+        let how =
+            json!({ "encoding": "jsonParsed", "commitment": "finalized", "maxSupportedTransactionVersion": VERSION });
+        let tx: Option<WireTransaction> = ask(endpoint, TRANSACTION, json!([signature, how])).await?;
+        let Some(tx) = tx else { return Err(endpoint.unusable(TRANSACTION, "it named a transaction that it lacks")) };
+        let Some(is_payers) = tx.makes(guard, payer) else { continue };
+        let bytes = bs58::decode(signature).into_vec().ok().and_then(|bytes| <[u8; 64]>::try_from(bytes).ok());
+        let bytes = bytes.ok_or_else(|| endpoint.unusable(SIGNATURES, "it named no signature"))?;
+        return Ok(Some(Maker { tx: TxId::Solana(bytes), is_payers }));
+    }
+    Ok(None)
+}
+
+/// What succeeded of the transactions that name the account, the newest first.
+async fn named(endpoint: &Endpoint, account: &str) -> Result<Vec<String>, SolanaError> {
+    let (mut all, mut before) = (Vec::new(), None::<String>);
+    for _ in 0..PAGES_MAX {
+        let mut how = json!({ "limit": PAGE_MAX, "commitment": "finalized" });
+        if let Some(before) = &before {
+            how["before"] = json!(before);
+        }
+        let page: Vec<WireNamed> = ask(endpoint, SIGNATURES, json!([account, how])).await?;
+        let Some(last) = page.last() else { return Ok(all) };
+        before = Some(last.signature.clone());
+        let is_short = page.len() < PAGE_MAX;
+        all.extend(page.into_iter().filter(|named| named.err.is_none()).map(|named| named.signature));
+        if is_short {
+            return Ok(all);
+        }
+    }
+    Err(endpoint.unusable(SIGNATURES, "more transactions than anybody reads"))
+}
+
+impl WireTransaction {
+    /// Whether the payer's key signed what made the guard; `None` where this did not make it.
+    fn makes(&self, guard: &str, payer: &str) -> Option<bool> {
+        let WireMeta { err, pre_balances, post_balances } = self.meta.as_ref()?;
+        let keys = &self.transaction.message.account_keys;
+        let at = keys.iter().position(|key| key.pubkey == guard)?;
+        let is_whole = err.is_none() && pre_balances.len() == keys.len() && post_balances.len() == keys.len();
+        let is_made = is_whole && pre_balances[at] == 0 && post_balances[at] > 0;
+        is_made.then(|| keys.iter().any(|key| key.signer && key.pubkey == payer))
+    }
+}
+
+async fn ask<T: DeserializeOwned>(endpoint: &Endpoint, method: &'static str, params: Value) -> Result<T, SolanaError> {
+    let answer = endpoint.ask_aside(&[Call { method, params }]).await?.into_iter().next();
+    let answer = answer.ok_or_else(|| endpoint.unusable(method, "no answer"))?;
+    endpoint.parse(method, &answer.map_err(|error| failed(endpoint, method, &error))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tx(err: Value, guard: [u64; 2], is_signed: bool) -> WireTransaction {
+        serde_json::from_value(json!({
+            "meta": { "err": err, "preBalances": [9, guard[0], 5], "postBalances": [8, guard[1], 5] },
+            "transaction": { "message": { "accountKeys": [
+                { "pubkey": "sponsor", "signer": true, "writable": true },
+                { "pubkey": "guard", "signer": false, "writable": true },
+                { "pubkey": "payer", "signer": is_signed, "writable": false },
+            ] } },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_maker_is_what_brought_the_guard_from_nothing_up_and_succeeded() {
+        let of = |tx: WireTransaction| tx.makes("guard", "payer");
+        assert_eq!(of(tx(Value::Null, [0, 1], true)), Some(true));
+        assert_eq!(of(tx(Value::Null, [0, 1], false)), Some(false));
+        for none in
+            [tx(json!("AccountInUse"), [0, 1], false), tx(Value::Null, [1, 2], false), tx(Value::Null, [0, 0], false)]
+        {
+            assert_eq!(of(none), None);
+        }
+        assert_eq!(tx(Value::Null, [0, 1], false).makes("another", "payer"), None);
+        let mut short = tx(Value::Null, [0, 1], false);
+        short.meta.as_mut().unwrap().post_balances.pop();
+        assert_eq!(of(short), None);
+    }
+}

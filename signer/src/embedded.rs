@@ -1,0 +1,285 @@
+//! The signer inside of the process: keystore, journal and policy behind the port.
+//!
+//! Promises: a batch is journaled with one write before the first of it is signed; where that fails, nothing is. A call
+//! that is dropped runs to its end: then its entries are there, and asking again gives the same bytes.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use coins_bip32::ecdsa::SigningKey;
+use ed25519_dalek::Signer as _;
+use landfall_chain::{
+    Address, Authorization, Carrier, Guarded, Intent, JournalPage, KeyPath, Refusal, Route, SIGN_REQUESTS_MAX,
+    SignRequest, Signed, Signer, SignerUnavailable, Signing, with_causes,
+};
+use landfall_evm::pay::{UnsignedCarrier, authorization_digest, carrier as unsigned_carrier, intent_digest, signer_of};
+use landfall_solana::pay::{UnsignedGuarded, guarded as unsigned_guarded};
+
+use crate::journal::{Draft, Journal, Seen};
+use crate::keys::evm_address;
+use crate::policy::{Known, KnownGuarded, Policy};
+use crate::{Keystore, KeystoreError, Passphrase};
+
+/// `v` of a signature whose point has an even y; one more where it is odd.
+const V_EVEN: u8 = 27;
+
+/// The signer's own clock: seconds since 1970.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// A signer with its keys in this process.
+#[derive(Debug)]
+pub struct Embedded {
+    id: String,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    keystore: Keystore,
+    policy: Policy,
+    clock: Clock,
+    journal: Mutex<Journal>,
+}
+
+/// What is signed once its entry is on disk.
+enum Ready {
+    Digest {
+        seq: u64,
+        key: SigningKey,
+        digest: [u8; 32],
+    },
+    Carrier {
+        seq: u64,
+        key: SigningKey,
+        tx: UnsignedCarrier,
+    },
+    /// The payer signs each transaction that pays it, and nothing before.
+    Noted {
+        seq: u64,
+    },
+    Guarded {
+        seq: u64,
+        /// Of the sponsor and of the payer.
+        keys: Box<[ed25519_dalek::SigningKey; 2]>,
+        tx: UnsignedGuarded,
+    },
+}
+
+impl Embedded {
+    /// Opens a keystore and its journal.
+    ///
+    /// # Errors
+    /// Either cannot be opened, or another process has them open.
+    pub fn open(dir: &Path, passphrase: &Passphrase, policy: Policy, clock: Clock) -> Result<Self, KeystoreError> {
+        let keystore = Keystore::open(dir, passphrase)?;
+        let journal = Journal::open(&keystore.journal())?;
+        let id = journal.id().to_owned();
+        let inner = Inner { keystore, policy, clock, journal: Mutex::new(journal) };
+        Ok(Embedded { id, inner: Arc::new(inner) })
+    }
+
+    /// The number of the newest entry of its journal.
+    pub fn newest_seq(&self) -> u64 {
+        self.inner.journal.lock().unwrap_or_else(PoisonError::into_inner).newest_seq()
+    }
+}
+
+impl Signer for Embedded {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn addresses<'s>(&'s self, paths: &'s [KeyPath]) -> Signing<'s, Vec<Address>> {
+        let (inner, paths) = (self.inner.clone(), paths.to_vec());
+        Box::pin(aside(move || inner.addresses(&paths)))
+    }
+
+    fn sign<'s>(&'s self, requests: &'s [SignRequest]) -> Signing<'s, Vec<Result<Signed, Refusal>>> {
+        let (inner, requests) = (self.inner.clone(), requests.to_vec());
+        Box::pin(aside(move || inner.sign(&requests)))
+    }
+
+    fn journal<'s>(&'s self, chain_ref: &'s str, behind: u64) -> Signing<'s, JournalPage> {
+        let (inner, chain_ref) = (self.inner.clone(), chain_ref.to_owned());
+        Box::pin(aside(move || inner.journal(&chain_ref, behind)))
+    }
+}
+
+/// Deriving takes the processor, and the journal waits for the disk: neither may hold up others.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SignerUnavailable> + Send + 'static,
+) -> Result<T, SignerUnavailable> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(SignerUnavailable(format!("it failed: {error}"))))
+}
+
+impl Inner {
+    fn addresses(&self, paths: &[KeyPath]) -> Result<Vec<Address>, SignerUnavailable> {
+        let address = |path| self.keystore.keys.address(path);
+        paths.iter().map(address).collect::<Result<_, _>>().map_err(|error| SignerUnavailable(error.to_string()))
+    }
+
+    fn sign(&self, requests: &[SignRequest]) -> Result<Vec<Result<Signed, Refusal>>, SignerUnavailable> {
+        if requests.len() > SIGN_REQUESTS_MAX {
+            let count = requests.len();
+            return Err(SignerUnavailable(format!("{count} requests in one call, at most {SIGN_REQUESTS_MAX}")));
+        }
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = (self.clock)();
+        let ready: Vec<_> = requests.iter().map(|request| self.stage(&mut journal, request, now)).collect();
+        journal.commit().map_err(|error| SignerUnavailable(with_causes(&error)))?;
+        drop(journal);
+        Ok(ready.into_iter().map(|ready| Ok(ready?.sign())).collect())
+    }
+
+    fn journal(&self, chain_ref: &str, behind: u64) -> Result<JournalPage, SignerUnavailable> {
+        let part = self.journal.lock().unwrap_or_else(PoisonError::into_inner).part(behind);
+        // Others sign meanwhile.
+        part.read(chain_ref, behind).map_err(|error| SignerUnavailable(format!("its journal: {error}")))
+    }
+
+    fn stage(&self, journal: &mut Journal, request: &SignRequest, now: u64) -> Result<Ready, Refusal> {
+        match request {
+            SignRequest::Intent { path, intent, heals } => self.stage_intent(journal, path, (intent, *heals), now),
+            SignRequest::Authorization { path, authorization } => {
+                self.stage_authorization(journal, path, authorization, now)
+            }
+            SignRequest::Carrier { path, carrier } => self.stage_carrier(journal, path, carrier, now),
+            SignRequest::Guarded { path, payer, guarded } => self.stage_guarded(journal, [path, payer], guarded, now),
+        }
+    }
+
+    fn stage_intent(
+        &self,
+        journal: &mut Journal,
+        path: &KeyPath,
+        (intent, heals): (&Intent, usize),
+        now: u64,
+    ) -> Result<Ready, Refusal> {
+        let address = self.keystore.keys.address(path).map_err(|error| Refusal(error.to_string()))?;
+        let draft = Draft::of_intent(path, intent, now);
+        let seen = journal.seen(&draft);
+        self.policy.judge_intent(path, address, (intent, heals), seen, now)?;
+        if matches!(intent.route, Route::Guard { .. }) {
+            return Ok(Ready::Noted { seq: staged(journal, draft)? });
+        }
+        let key = self.key(path)?;
+        let digest = intent_digest(intent).map_err(|error| Refusal(error.to_string()))?;
+        let seq = staged(journal, draft)?;
+        Ok(Ready::Digest { seq, key, digest })
+    }
+
+    fn stage_authorization(
+        &self,
+        journal: &mut Journal,
+        path: &KeyPath,
+        authorization: &Authorization,
+        now: u64,
+    ) -> Result<Ready, Refusal> {
+        let key = self.key(path)?;
+        let draft = Draft::of_authorization(path, authorization, now);
+        self.policy.judge_authorization(path, evm_address(&key), authorization, journal.seen(&draft))?;
+        let digest = authorization_digest(authorization).map_err(|error| Refusal(error.to_string()))?;
+        let seq = staged(journal, draft)?;
+        Ok(Ready::Digest { seq, key, digest })
+    }
+
+    fn stage_carrier(
+        &self,
+        journal: &mut Journal,
+        path: &KeyPath,
+        carrier: &Carrier,
+        now: u64,
+    ) -> Result<Ready, Refusal> {
+        let key = self.key(path)?;
+        let carried = &carrier.carried;
+        let digest = intent_digest(&carried.intent).map_err(|error| Refusal(error.to_string()))?;
+        let signer = |digest: &[u8; 32], signature: &[u8]| signer_of(digest, signature.try_into().ok()?);
+        let authorization = match &carrier.authorization {
+            Some(signed) => {
+                let digest = authorization_digest(&signed.authorization).map_err(|error| Refusal(error.to_string()))?;
+                let seen = journal.seen(&Draft::of_authorization(path, &signed.authorization, now));
+                Some((signer(&digest, &signed.signature), seen))
+            }
+            None => None,
+        };
+        let known = Known {
+            address: evm_address(&key),
+            intent_signer: signer(&digest, &carried.signature),
+            intent: journal.seen(&Draft::of_intent(path, &carried.intent, now)),
+            authorization,
+        };
+        let entries = self.policy.judge_carrier(path, carrier, &known)?;
+        let tx = unsigned_carrier(carrier).map_err(|error| Refusal(error.to_string()))?;
+        let seq = staged(journal, Draft::of_carrier(path, carrier, entries, now))?;
+        Ok(Ready::Carrier { seq, key, tx })
+    }
+
+    fn stage_guarded(
+        &self,
+        journal: &mut Journal,
+        [path, payer_path]: [&KeyPath; 2],
+        guarded: &Guarded,
+        now: u64,
+    ) -> Result<Ready, Refusal> {
+        let key = |path: &KeyPath| self.keystore.keys.solana(path).map_err(|error| Refusal(error.to_string()));
+        let (sponsor, payer) = (key(path)?, key(payer_path)?);
+        let address = |key: &ed25519_dalek::SigningKey| Address::Solana(key.verifying_key().to_bytes());
+        let intent = journal.seen(&Draft::of_intent(payer_path, &guarded.intent, now));
+        let draft = |intent_seq| Draft::of_guarded(path, guarded, intent_seq, now);
+        let is_signed = matches!(intent, Seen::Same { seq } if journal.seen(&draft(seq)) != Seen::Never);
+        let known = KnownGuarded { sponsor: address(&sponsor), payer: address(&payer), intent, is_signed };
+        let intent_seq = self.policy.judge_guarded([path, payer_path], guarded, &known, now)?;
+        let tx = unsigned_guarded(guarded).map_err(|error| Refusal(error.to_string()))?;
+        let seq = staged(journal, draft(intent_seq))?;
+        Ok(Ready::Guarded { seq, keys: Box::new([sponsor, payer]), tx })
+    }
+
+    fn key(&self, path: &KeyPath) -> Result<SigningKey, Refusal> {
+        self.keystore.keys.evm(path).map_err(|error| Refusal(error.to_string()))
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").field("keystore", &self.keystore).finish_non_exhaustive()
+    }
+}
+
+impl Ready {
+    fn sign(self) -> Signed {
+        match self {
+            Ready::Digest { seq, key, digest } => Signed { bytes: signature(&key, &digest).to_vec(), tx: None, seq },
+            Ready::Carrier { seq, key, tx } => {
+                let signature = signature(&key, &tx.digest());
+                let (bytes, id) = tx.signed(&signature);
+                Signed { bytes, tx: Some(id), seq }
+            }
+            Ready::Noted { seq } => Signed { bytes: Vec::new(), tx: None, seq },
+            Ready::Guarded { seq, keys, tx } => {
+                let [by_sponsor, by_payer] = keys.map(|key| key.sign(tx.message()).to_bytes());
+                let (bytes, id) = tx.signed(&by_sponsor, &by_payer);
+                Signed { bytes, tx: Some(id), seq }
+            }
+        }
+    }
+}
+
+/// r, s and v. The same for equal digests (RFC 6979); s is in the lower half.
+fn signature(key: &SigningKey, digest: &[u8; 32]) -> [u8; 65] {
+    let (signature, recovery) = key.sign_prehash_recoverable(digest);
+    let mut bytes = [0; 65];
+    bytes[..64].copy_from_slice(&signature.to_bytes());
+    bytes[64] = V_EVEN + u8::from(recovery.is_y_odd());
+    bytes
+}
+
+/// The entry of what is to be signed: the one that is there, or a new one.
+fn staged(journal: &mut Journal, draft: Draft) -> Result<u64, Refusal> {
+    match journal.seen(&draft) {
+        Seen::Same { seq } => Ok(seq),
+        Seen::Never | Seen::OtherDeadline { .. } | Seen::OtherContent { .. } => {
+            journal.stage(draft).ok_or_else(|| Refusal("it contradicts the journal".to_owned()))
+        }
+    }
+}

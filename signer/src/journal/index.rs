@@ -1,0 +1,153 @@
+//! What the journal says, in memory: of each transfer what was signed for it, of each carrier its entry.
+//!
+//! Promise: what reads the file and what writes it decide with the same rules what follows from what.
+
+use std::collections::{HashMap, HashSet};
+
+use landfall_chain::hash_of;
+
+use crate::journal::line::{Authorized, Carried, Kind, Line};
+
+/// How many deadlines one transfer may have: the first, and three that heal it behind reorgs.
+pub const DEADLINES_MAX: usize = 4;
+
+/// What the journal knows of an intent or a carrier that is to be signed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// Nothing.
+    Never,
+    /// The very same is this entry.
+    Same {
+        /// Its number.
+        seq: u64,
+    },
+    /// The same but for its deadline.
+    OtherDeadline {
+        /// How many deadlines there are.
+        deadlines: usize,
+    },
+    /// The transfer has this entry, of another content.
+    OtherContent {
+        /// Its number.
+        seq: u64,
+    },
+}
+
+/// An entry that contradicts an earlier one.
+#[derive(Debug)]
+pub(super) struct Contradiction;
+
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    intents: HashMap<[u8; 16], Signed>,
+    carriers: HashMap<[u8; 32], u64>,
+    /// By chain, wallet and nonce: [`Line::what`], and the entry.
+    authorizations: HashMap<[u8; 32], ([u8; 32], u64)>,
+    /// The entries of all of them.
+    authorized: HashSet<u64>,
+}
+
+/// What was signed for a transfer.
+#[derive(Debug)]
+struct Signed {
+    /// [`Line::what`] of all of them.
+    what: [u8; 32],
+    /// Each deadline with its entry; never empty.
+    deadlines: Vec<(u64, u64)>,
+}
+
+impl Index {
+    pub(super) fn seen(&self, line: &Line) -> Seen {
+        match line.kind {
+            Kind::Signer => Seen::Never,
+            Kind::Intent => self.seen_intent(line),
+            Kind::Authorization => self.seen_authorization(line),
+            Kind::Carrier => self.carriers.get(&line.what()).map_or(Seen::Never, |seq| Seen::Same { seq: *seq }),
+        }
+    }
+
+    fn seen_intent(&self, line: &Line) -> Seen {
+        let Some(signed) = transfer(line).and_then(|id| self.intents.get(&id)) else { return Seen::Never };
+        if signed.what != line.what() {
+            return Seen::OtherContent { seq: signed.deadlines[0].1 };
+        }
+        match signed.deadlines.iter().find(|(deadline, _)| Some(*deadline) == line.deadline) {
+            Some((_, seq)) => Seen::Same { seq: *seq },
+            None => Seen::OtherDeadline { deadlines: signed.deadlines.len() },
+        }
+    }
+
+    fn seen_authorization(&self, line: &Line) -> Seen {
+        match place(line).and_then(|place| self.authorizations.get(&place)) {
+            None => Seen::Never,
+            Some((what, seq)) if *what == line.what() => Seen::Same { seq: *seq },
+            Some((_, seq)) => Seen::OtherContent { seq: *seq },
+        }
+    }
+
+    /// Takes in the entry behind all others.
+    pub(super) fn add(&mut self, line: &Line) -> Result<(), Contradiction> {
+        let follows = match self.seen(line) {
+            Seen::Never => true,
+            Seen::OtherDeadline { deadlines } => deadlines < DEADLINES_MAX,
+            Seen::Same { .. } | Seen::OtherContent { .. } => false,
+        };
+        if !follows {
+            return Err(Contradiction);
+        }
+        match line.kind {
+            // It is read before all others.
+            Kind::Signer => return Err(Contradiction),
+            Kind::Intent => {
+                let (Some(id), Some(deadline)) = (transfer(line), line.deadline) else { return Err(Contradiction) };
+                let signed = self.intents.entry(id).or_insert(Signed { what: line.what(), deadlines: Vec::new() });
+                signed.deadlines.push((deadline, line.seq));
+            }
+            Kind::Authorization => {
+                let place = place(line).ok_or(Contradiction)?;
+                self.authorizations.insert(place, (line.what(), line.seq));
+                self.authorized.insert(line.seq);
+            }
+            Kind::Carrier => {
+                let carried: Carried = serde_json::from_str(line.content.get()).map_err(|_| Contradiction)?;
+                let signed = transfer(line).and_then(|id| self.intents.get(&id)).ok_or(Contradiction)?;
+                if !signed.deadlines.iter().any(|(_, seq)| *seq == carried.intent) {
+                    return Err(Contradiction);
+                }
+                if !carried.authorization.is_none_or(|entry| self.authorized.contains(&entry)) {
+                    return Err(Contradiction);
+                }
+                self.carriers.insert(line.what(), line.seq);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes out the newest entry again.
+    pub(super) fn remove(&mut self, line: &Line) {
+        self.carriers.remove(&line.what());
+        if let Some(place) = place(line) {
+            self.authorizations.remove(&place);
+            self.authorized.remove(&line.seq);
+        }
+        let Some(id) = transfer(line).filter(|_| line.kind == Kind::Intent) else { return };
+        if let Some(signed) = self.intents.get_mut(&id) {
+            signed.deadlines.pop();
+            if signed.deadlines.is_empty() {
+                self.intents.remove(&id);
+            }
+        }
+    }
+}
+
+/// What an authorization is the only one of: a chain, a wallet, and its nonce.
+fn place(line: &Line) -> Option<[u8; 32]> {
+    let is_one = line.kind == Kind::Authorization;
+    let authorized: Authorized = is_one.then(|| serde_json::from_str(line.content.get()).ok())??;
+    let nonce = authorized.nonce.to_be_bytes();
+    Some(hash_of([line.chain.as_ref()?.as_bytes(), authorized.wallet.as_bytes(), &nonce]))
+}
+
+fn transfer(line: &Line) -> Option<[u8; 16]> {
+    hex::decode_to_array(line.transfer.as_deref()?).ok()
+}

@@ -1,0 +1,296 @@
+//! The form of the journal's entries: one line of JSON each.
+//!
+//! Promise: an entry has one form, so that its hash covers each byte of it, and the entry before.
+
+use landfall_chain::{
+    Address, Authorization, Carrier, Family, GuardTerms, Guarded, Intent, Journaled, KeyPath, Route, hash_of,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::policy::Entries;
+
+/// `prev` of the first entry.
+pub(super) const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// What an entry is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    /// The first entry: whose journal it is.
+    Signer,
+    Intent,
+    /// A wallet lets a delegate act for it.
+    Authorization,
+    Carrier,
+}
+
+/// One entry. The order of the fields is that of the line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Line {
+    /// 0, 1, 2..
+    pub(super) seq: u64,
+    /// When, by the signer's clock: seconds since 1970.
+    at: u64,
+    pub(super) kind: Kind,
+    /// The transfer's id, in hex.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) transfer: Option<String>,
+    /// CAIP-2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) chain: Option<String>,
+    /// Of the key that signs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    /// Of an intent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) deadline: Option<u64>,
+    pub(super) content: Box<RawValue>,
+    /// The hash of the entry before.
+    pub(super) prev: String,
+    pub(super) hash: String,
+}
+
+/// `content` of the first entry.
+#[derive(Serialize, Deserialize)]
+pub(super) struct SignerContent {
+    pub(super) id: String,
+}
+
+/// `content` of an intent: all that it pays, but for the deadline.
+#[derive(Serialize)]
+struct IntentContent<'i> {
+    route: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'i str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'i str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decimals: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delegate: Option<String>,
+    asset: String,
+    payer: String,
+    destination: String,
+    amount: String,
+}
+
+/// `content` of a carrier.
+#[derive(Serialize)]
+struct CarrierContent {
+    sponsor: String,
+    /// The entry of what it carries.
+    intent: u64,
+    /// Of the payer.
+    signature: String,
+    /// The entry of what it brings beside, and its signature.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authorization: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authorization_signature: Option<String>,
+    nonce: u64,
+    gas_limit: u64,
+    max_fee: String,
+    tip: String,
+}
+
+/// `content` of a transaction that makes a guard.
+#[derive(Serialize)]
+struct GuardedContent {
+    sponsor: String,
+    /// The entry of what it pays.
+    intent: u64,
+    blockhash: String,
+    rent: u64,
+    compute_limit: u32,
+    compute_price: u64,
+    memo: bool,
+}
+
+/// What is read back of a carrier's content, or of a guarded one's.
+#[derive(Deserialize)]
+pub(super) struct Carried {
+    sponsor: String,
+    /// None of what makes a guard.
+    nonce: Option<u64>,
+    pub(super) intent: u64,
+    pub(super) authorization: Option<u64>,
+}
+
+/// `content` of an authorization.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Authorized {
+    pub(super) wallet: String,
+    implementation: String,
+    pub(super) nonce: u64,
+}
+
+impl Line {
+    /// The first entry, of the signer with this id.
+    pub(super) fn of_signer(id: &str, at: u64) -> Self {
+        let content = raw(&SignerContent { id: id.to_owned() });
+        Line::draft(Kind::Signer, content, at)
+    }
+
+    pub(super) fn of_intent(path: &KeyPath, intent: &Intent, at: u64) -> Self {
+        let (mut name, mut version, mut program, mut decimals, mut delegate) = (None, None, None, None, None);
+        match &intent.route {
+            Route::Erc3009 { name: of, version: which } => (name, version) = (Some(of.as_str()), Some(which.as_str())),
+            Route::Guard { program: of, decimals: places } => {
+                (program, decimals) = (of.as_ref().map(Address::to_string), Some(*places));
+            }
+            Route::Delegate(of) => delegate = Some(of.to_string()),
+        };
+        let content = raw(&IntentContent {
+            route: intent.route.name(),
+            name,
+            version,
+            program,
+            decimals,
+            delegate,
+            asset: intent.asset.to_string(),
+            payer: intent.payer.to_string(),
+            destination: intent.destination.to_string(),
+            amount: intent.amount.to_string(),
+        });
+        let deadline = Some(intent.deadline);
+        Line { deadline, ..Line::draft(Kind::Intent, content, at).about(path, intent) }
+    }
+
+    pub(super) fn of_authorization(path: &KeyPath, authorization: &Authorization, at: u64) -> Self {
+        let Authorization { chain_ref, wallet, implementation, nonce } = authorization;
+        let content =
+            Authorized { wallet: wallet.to_string(), implementation: implementation.to_string(), nonce: *nonce };
+        let (chain, path) = (Some(chain_ref.clone()), Some(path.to_string()));
+        Line { chain, path, ..Line::draft(Kind::Authorization, raw(&content), at) }
+    }
+
+    /// `entries` are those of what it carries.
+    pub(super) fn of_carrier(path: &KeyPath, carrier: &Carrier, entries: Entries, at: u64) -> Self {
+        let content = raw(&CarrierContent {
+            sponsor: carrier.sponsor.to_string(),
+            intent: entries.intent,
+            signature: hex::encode(&carrier.carried.signature),
+            authorization: entries.authorization,
+            authorization_signature: carrier.authorization.as_ref().map(|it| hex::encode(&it.signature)),
+            nonce: carrier.nonce,
+            gas_limit: carrier.gas_limit,
+            max_fee: carrier.max_fee.to_string(),
+            tip: carrier.tip.to_string(),
+        });
+        Line::draft(Kind::Carrier, content, at).about(path, &carrier.carried.intent)
+    }
+
+    /// `entry` is that of the intent.
+    pub(super) fn of_guarded(path: &KeyPath, guarded: &Guarded, entry: u64, at: u64) -> Self {
+        let GuardTerms { blockhash, rent, compute_limit, compute_price, memo } = guarded.terms;
+        let content = raw(&GuardedContent {
+            sponsor: guarded.sponsor.to_string(),
+            intent: entry,
+            blockhash: hex::encode(blockhash.0),
+            rent,
+            compute_limit,
+            compute_price,
+            memo,
+        });
+        Line::draft(Kind::Carrier, content, at).about(path, &guarded.intent)
+    }
+
+    fn draft(kind: Kind, content: Box<RawValue>, at: u64) -> Self {
+        let (transfer, chain, path, deadline) = (None, None, None, None);
+        let (prev, hash) = (NO_HASH.to_owned(), String::new());
+        Line { seq: 0, at, kind, transfer, chain, path, deadline, content, prev, hash }
+    }
+
+    fn about(self, path: &KeyPath, intent: &Intent) -> Self {
+        let (transfer, chain) = (hex::encode(intent.transfer_id), intent.chain_ref.clone());
+        Line { transfer: Some(transfer), chain: Some(chain), path: Some(path.to_string()), ..self }
+    }
+
+    /// Puts it behind the entry with the hash `prev`.
+    pub(super) fn behind(self, seq: u64, prev: &str) -> Self {
+        let line = Line { seq, prev: prev.to_owned(), ..self };
+        let hash = line.hashed();
+        Line { hash, ..line }
+    }
+
+    /// Its line, with the end of the line.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec(self).expect("texts and numbers are JSON");
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// Reads [`Line::to_bytes`]; `None` of any other form.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let line: Line = serde_json::from_slice(bytes).ok()?;
+        (line.to_bytes() == bytes).then_some(line)
+    }
+
+    /// Whether it is the entry `seq`, behind the one with the hash `prev`.
+    pub(super) fn is_behind(&self, seq: u64, prev: &str) -> bool {
+        self.seq == seq && self.prev == prev && self.hash == self.hashed()
+    }
+
+    /// The same for equal intents, whatever their deadline, and for equal carriers; never the same for two others.
+    pub(super) fn what(&self) -> [u8; 32] {
+        let fields = [text(self.transfer.as_ref()), text(self.chain.as_ref()), self.content.get().as_bytes()];
+        hash_of(fields)
+    }
+
+    /// What it says was signed; `None` of the first entry.
+    pub(super) fn journaled(&self) -> Option<Journaled> {
+        let chain_ref = self.chain.clone()?;
+        let family = if chain_ref.starts_with("solana:") { Family::Solana } else { Family::Evm };
+        let address = |text: &str| Address::parse(family, text).ok();
+        let transfer_id = || hex::decode_to_array(self.transfer.as_deref()?).ok();
+        match self.kind {
+            Kind::Signer => None,
+            Kind::Intent => Some(Journaled::Intent { transfer_id: transfer_id()?, deadline: self.deadline? }),
+            Kind::Authorization => {
+                let Authorized { wallet, implementation, nonce } = serde_json::from_str(self.content.get()).ok()?;
+                let (wallet, implementation) = (address(&wallet)?, address(&implementation)?);
+                Some(Journaled::Authorization(Authorization { chain_ref, wallet, implementation, nonce }))
+            }
+            Kind::Carrier => {
+                let Carried { sponsor, nonce, .. } = serde_json::from_str(self.content.get()).ok()?;
+                Some(Journaled::Carrier { transfer_id: transfer_id()?, sponsor: address(&sponsor)?, nonce })
+            }
+        }
+    }
+
+    fn hashed(&self) -> String {
+        let kind = match self.kind {
+            Kind::Signer => "signer",
+            Kind::Intent => "intent",
+            Kind::Authorization => "authorization",
+            Kind::Carrier => "carrier",
+        };
+        let (seq, at) = (self.seq.to_be_bytes(), self.at.to_be_bytes());
+        let deadline = self.deadline.map(u64::to_be_bytes);
+        let fields = [
+            b"journal/v1".as_slice(),
+            &seq,
+            &at,
+            kind.as_bytes(),
+            text(self.transfer.as_ref()),
+            text(self.chain.as_ref()),
+            text(self.path.as_ref()),
+            deadline.as_ref().map(<[u8; 8]>::as_slice).unwrap_or_default(),
+            self.content.get().as_bytes(),
+            self.prev.as_bytes(),
+        ];
+        hex::encode(hash_of(fields))
+    }
+}
+
+fn text(field: Option<&String>) -> &[u8] {
+    field.map(String::as_bytes).unwrap_or_default()
+}
+
+fn raw<T: Serialize>(content: &T) -> Box<RawValue> {
+    to_raw_value(content).expect("texts and numbers are JSON")
+}

@@ -1,0 +1,68 @@
+//! Parts of a journal, read again from its file: for who compares it with what else is on record.
+//!
+//! Promise: only what is on disk is read, and no part is longer than a call may have.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use landfall_chain::{JOURNAL_ENTRIES_MAX, JournalPage};
+
+use crate::journal::line::Line;
+
+/// Where each 1,000th entry begins, in bytes.
+#[derive(Debug, Default)]
+pub(super) struct Places(Vec<u64>);
+
+/// A part that may be read while others write behind it.
+#[derive(Debug)]
+pub(crate) struct Part {
+    path: PathBuf,
+    /// Where the reading begins, and how many bytes from the journal's first one are on disk.
+    from: u64,
+    end: u64,
+    newest: u64,
+}
+
+impl Places {
+    /// Entry `seq` begins at this byte; entries come in their order.
+    pub(super) fn note(&mut self, seq: u64, at: u64) {
+        if seq.is_multiple_of(JOURNAL_ENTRIES_MAX) {
+            self.0.push(at);
+        }
+    }
+
+    /// The part behind the entry `behind` of a journal with so many bytes, whose newest entry is `newest`.
+    pub(super) fn part(&self, path: PathBuf, behind: u64, (end, newest): (u64, u64)) -> Part {
+        let place = usize::try_from(behind / JOURNAL_ENTRIES_MAX).unwrap_or(usize::MAX);
+        let from = self.0.get(place).copied().unwrap_or(end);
+        Part { path, from, end, newest }
+    }
+}
+
+impl Part {
+    /// Its entries behind `behind` about the chain.
+    pub(crate) fn read(&self, chain_ref: &str, behind: u64) -> io::Result<JournalPage> {
+        let Part { path, from, end, newest } = self;
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(*from))?;
+        let mut page = JournalPage { newest: *newest, through: behind, entries: Vec::new() };
+        for bytes in BufReader::new(file.take(end - from)).split(b'\n') {
+            let line = Line::parse(&[bytes?, vec![b'\n']].concat());
+            let line = line.ok_or_else(|| io::Error::other("an entry cannot be read any more"))?;
+            if line.seq <= behind {
+                continue;
+            }
+            if line.seq - behind > JOURNAL_ENTRIES_MAX {
+                break;
+            }
+            page.through = line.seq;
+            if line.chain.as_deref() == Some(chain_ref)
+                && let Some(journaled) = line.journaled()
+            {
+                page.entries.push((line.seq, journaled));
+            }
+        }
+        Ok(page)
+    }
+}

@@ -1,0 +1,711 @@
+//! What may be signed. Everything else is refused: what is on no list, and what contradicts the journal.
+//!
+//! Promise: pure. The same request, journal and clock give the same answer, and a refusal says what is wrong.
+
+use std::collections::{HashMap, HashSet};
+
+use landfall_chain::{
+    Address, AssetId, Authorization, Carrier, Family, GuardTerms, Guarded, Intent, KeyPath, Network, Refusal, Route,
+    Seed, SignedAuthorization,
+};
+
+use crate::journal::{DEADLINES_MAX, Seen};
+
+/// How far the deadline of an intent may be ahead of the signer's own clock: the window of 300 seconds, and 30 that the
+/// clocks of two machines may differ.
+pub const DEADLINE_AHEAD_SECS_MAX: u64 = 330;
+/// The most gas of a transaction (EIP-7825).
+pub const GAS_LIMIT_MAX: u64 = 1 << 24;
+/// The most compute units of a transaction (agave: `MAX_COMPUTE_UNIT_LIMIT`).
+pub const COMPUTE_LIMIT_MAX: u32 = 1_400_000;
+
+/// What may be sent on one chain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sendable {
+    /// CAIP-2, for example `eip155:8453`.
+    pub chain_ref: String,
+    /// Each asset that may be sent, and its route.
+    pub assets: Vec<(AssetId, Route)>,
+    /// The most that one transaction may cost its sponsor, in base units of the native currency.
+    pub cost_max: u128,
+}
+
+/// What may be signed.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    routes: HashMap<(String, AssetId), Route>,
+    /// What may act for wallets, by chain.
+    implementations: HashSet<(String, Address)>,
+    cost_max: HashMap<String, u128>,
+}
+
+/// What the signer itself knows of a carrier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// The address of the path.
+    pub(crate) address: Address,
+    /// Whose signature is on the intent.
+    pub(crate) intent_signer: Option<Address>,
+    /// What the journal has of the intent.
+    pub(crate) intent: Seen,
+    /// Whose signature is on the authorization, if there is one, and what the journal has of it.
+    pub(crate) authorization: Option<(Option<Address>, Seen)>,
+}
+
+/// The entries of what a carrier brings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entries {
+    pub(crate) intent: u64,
+    pub(crate) authorization: Option<u64>,
+}
+
+/// What the signer itself knows of a transaction that makes a guard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownGuarded {
+    /// The addresses of the paths.
+    pub(crate) sponsor: Address,
+    pub(crate) payer: Address,
+    /// What the journal has of the intent.
+    pub(crate) intent: Seen,
+    /// The journal has this very transaction.
+    pub(crate) is_signed: bool,
+}
+
+impl Sendable {
+    /// What the network's facts give a route.
+    pub fn of(network: &Network, cost_max: u128) -> Self {
+        let assets = network.assets.iter().filter_map(|asset| Some((asset.id, asset.route.clone()?)));
+        Sendable { chain_ref: network.chain_ref.clone(), assets: assets.collect(), cost_max }
+    }
+}
+
+impl Policy {
+    /// Allows what is listed. An empty list allows nothing.
+    pub fn new(sendable: impl IntoIterator<Item = Sendable>) -> Self {
+        let mut policy = Policy::default();
+        for Sendable { chain_ref, assets, cost_max } in sendable {
+            for (asset, route) in assets {
+                if let Route::Delegate(delegate) = &route {
+                    policy.implementations.insert((chain_ref.clone(), delegate.implementation()));
+                }
+                policy.routes.insert((chain_ref.clone(), asset), route);
+            }
+            policy.cost_max.insert(chain_ref, cost_max);
+        }
+        policy
+    }
+
+    /// `derived` is the address of the path, `heals` how many earlier deadlines who asks knows of, and `seen` what the
+    /// journal has of the intent.
+    pub(crate) fn judge_intent(
+        &self,
+        path: &KeyPath,
+        derived: Address,
+        (intent, heals): (&Intent, usize),
+        seen: Seen,
+        now: u64,
+    ) -> Result<(), Refusal> {
+        check_path(path, Seed::Wallets, &intent.route)?;
+        self.check_route(intent)?;
+        check_address("the payer", intent.payer, path, derived)?;
+        if intent.amount.is_zero() {
+            return refuse("the amount is 0");
+        }
+        check_destination(intent)?;
+        match seen {
+            // What was signed before is signed again whatever the time: the bytes are the same.
+            Seen::Same { .. } => Ok(()),
+            Seen::OtherContent { seq } => {
+                refuse(format!("the transfer has entry {seq} of the journal, of another content"))
+            }
+            Seen::OtherDeadline { deadlines } => {
+                check_heals(heals, deadlines).and(check_deadline(intent.deadline, now))
+            }
+            Seen::Never => check_heals(heals, 0).and(check_deadline(intent.deadline, now)),
+        }
+    }
+
+    /// A wallet lets only listed code act for it, on one chain. `derived` is the address of the path, and `seen` what the
+    /// journal has of the wallet's nonce.
+    pub(crate) fn judge_authorization(
+        &self,
+        path: &KeyPath,
+        derived: Address,
+        authorization: &Authorization,
+        seen: Seen,
+    ) -> Result<(), Refusal> {
+        check_seed(path, Seed::Wallets)?;
+        self.check_implementation(authorization)?;
+        check_address("the wallet", authorization.wallet, path, derived)?;
+        match seen {
+            Seen::Never | Seen::Same { .. } => Ok(()),
+            Seen::OtherContent { seq } => {
+                refuse(format!("this nonce of the wallet has entry {seq} of the journal, of another content"))
+            }
+            // It has none.
+            Seen::OtherDeadline { .. } => refuse("an authorization has no deadline"),
+        }
+    }
+
+    fn check_implementation(&self, authorization: &Authorization) -> Result<(), Refusal> {
+        let Authorization { chain_ref, implementation, .. } = authorization;
+        if !self.implementations.contains(&(chain_ref.clone(), *implementation)) {
+            return refuse(format!("{implementation} is not on the list of what may act for wallets on {chain_ref}"));
+        }
+        // EIP-7702 takes 0 for every chain. Nothing is listed under it, whoever writes the list.
+        if chain_ref.trim_start_matches("eip155:").trim_matches('0').is_empty() {
+            return refuse("an authorization for every chain");
+        }
+        Ok(())
+    }
+
+    /// The entry of the authorization that it brings: the payer's own, of the route that it pays by.
+    fn check_authorization(
+        &self,
+        intent: &Intent,
+        authorization: Option<&SignedAuthorization>,
+        known: Option<(Option<Address>, Seen)>,
+    ) -> Result<Option<u64>, Refusal> {
+        let Some(SignedAuthorization { authorization, .. }) = authorization else { return Ok(None) };
+        let Route::Delegate(delegate) = &intent.route else { return refuse("its route needs no authorization") };
+        let Authorization { chain_ref, wallet, implementation, .. } = authorization;
+        let is_of_it = (chain_ref, *wallet) == (&intent.chain_ref, intent.payer);
+        if !is_of_it || *implementation != delegate.implementation() {
+            return refuse("the authorization is not what its intent needs");
+        }
+        self.check_implementation(authorization)?;
+        match known {
+            Some((Some(signer), Seen::Same { seq })) if signer == *wallet => Ok(Some(seq)),
+            Some((_, Seen::Same { .. })) | None => {
+                refuse(format!("the authorization has no signature of its wallet {wallet}"))
+            }
+            Some((_, Seen::Never | Seen::OtherDeadline { .. } | Seen::OtherContent { .. })) => {
+                refuse("the authorization is not in the journal")
+            }
+        }
+    }
+
+    /// The entries of what it carries.
+    pub(crate) fn judge_carrier(&self, path: &KeyPath, carrier: &Carrier, known: &Known) -> Result<Entries, Refusal> {
+        let intent = &carrier.carried.intent;
+        check_path(path, Seed::Sponsors, &intent.route)?;
+        self.check_route(intent)?;
+        check_address("the sponsor", carrier.sponsor, path, known.address)?;
+        let Seen::Same { seq } = known.intent else { return refuse("the intent is not in the journal") };
+        if known.intent_signer != Some(intent.payer) {
+            return refuse(format!("the intent has no signature of its payer {}", intent.payer));
+        }
+        let authorization = self.check_authorization(intent, carrier.authorization.as_deref(), known.authorization)?;
+        self.check_cost(carrier)?;
+        Ok(Entries { intent: seq, authorization })
+    }
+
+    /// The entry of the intent that it pays. A new one is signed within the window alone: what proves that nothing was
+    /// paid counts blocks from its end on.
+    pub(crate) fn judge_guarded(
+        &self,
+        [path, payer_path]: [&KeyPath; 2],
+        guarded: &Guarded,
+        known: &KnownGuarded,
+        now: u64,
+    ) -> Result<u64, Refusal> {
+        let intent = &guarded.intent;
+        if !matches!(intent.route, Route::Guard { .. }) {
+            return refuse(format!("route {} has no guard", intent.route.name()));
+        }
+        check_path(path, Seed::Sponsors, &intent.route)?;
+        check_path(payer_path, Seed::Wallets, &intent.route)?;
+        self.check_route(intent)?;
+        check_address("the sponsor", guarded.sponsor, path, known.sponsor)?;
+        check_address("the payer", intent.payer, payer_path, known.payer)?;
+        let Seen::Same { seq } = known.intent else { return refuse("the intent is not in the journal") };
+        if !known.is_signed {
+            check_deadline(intent.deadline, now)?;
+        }
+        let GuardTerms { compute_limit, .. } = guarded.terms;
+        if compute_limit == 0 || compute_limit > COMPUTE_LIMIT_MAX {
+            return refuse(format!("a limit of {compute_limit} compute units: expected is 1 to {COMPUTE_LIMIT_MAX}"));
+        }
+        self.check_cost_max(&intent.chain_ref, guarded.cost_max())?;
+        Ok(seq)
+    }
+
+    fn check_route(&self, intent: &Intent) -> Result<(), Refusal> {
+        let Intent { chain_ref, asset, route, .. } = intent;
+        match self.routes.get(&(chain_ref.clone(), *asset)) {
+            Some(listed) if listed == route => Ok(()),
+            Some(listed) => refuse(format!("the route of {asset} on {chain_ref} is {listed:?}, not {route:?}")),
+            None => refuse(format!("{asset} on {chain_ref} is not on the list of what may be sent")),
+        }
+    }
+
+    fn check_cost(&self, carrier: &Carrier) -> Result<(), Refusal> {
+        let Carrier { gas_limit, max_fee, tip, .. } = *carrier;
+        if gas_limit == 0 || gas_limit > GAS_LIMIT_MAX {
+            return refuse(format!("a gas limit of {gas_limit}: expected is 1 to {GAS_LIMIT_MAX}"));
+        }
+        if tip > max_fee {
+            return refuse(format!("the tip {tip} is above the fee {max_fee}"));
+        }
+        self.check_cost_max(&carrier.carried.intent.chain_ref, carrier.cost_max())
+    }
+
+    fn check_cost_max(&self, chain_ref: &str, cost: u128) -> Result<(), Refusal> {
+        let cost_max = self.cost_max.get(chain_ref).copied().unwrap_or_default();
+        if cost > cost_max {
+            return refuse(format!("it may cost {cost}, and at most {cost_max} on {chain_ref}"));
+        }
+        Ok(())
+    }
+}
+
+fn refuse<T>(why: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal(why.into()))
+}
+
+fn check_path(path: &KeyPath, seed: Seed, route: &Route) -> Result<(), Refusal> {
+    let family = match route {
+        Route::Erc3009 { .. } | Route::Delegate(_) => Family::Evm,
+        Route::Guard { .. } => Family::Solana,
+    };
+    if path.family != family {
+        return refuse(format!("path {path} is of another family than route {}", route.name()));
+    }
+    check_seed(path, seed)
+}
+
+fn check_seed(path: &KeyPath, seed: Seed) -> Result<(), Refusal> {
+    if path.seed != seed {
+        return refuse("an intent is signed by a key of wallets, a carrier by a key of sponsors");
+    }
+    Ok(())
+}
+
+fn check_address(whose: &'static str, asked: Address, path: &KeyPath, derived: Address) -> Result<(), Refusal> {
+    if asked != derived {
+        return refuse(format!("{whose} is {asked}, and path {path} is of {derived}"));
+    }
+    Ok(())
+}
+
+fn check_destination(intent: &Intent) -> Result<(), Refusal> {
+    let destination = intent.destination;
+    let what = if destination == intent.payer {
+        "the payer"
+    } else if intent.asset == AssetId::Token(destination) {
+        "the token"
+    } else if destination.as_bytes().iter().all(|byte| *byte == 0) {
+        "the zero address"
+    } else {
+        return Ok(());
+    };
+    refuse(format!("the destination {destination} is {what}"))
+}
+
+/// Who asks for a later deadline must know of all that were signed: else it would say that nothing was paid, and one of
+/// them may still be.
+fn check_heals(heals: usize, deadlines: usize) -> Result<(), Refusal> {
+    if deadlines >= DEADLINES_MAX {
+        return refuse(format!("the transfer was signed with {deadlines} deadlines already"));
+    }
+    if deadlines != heals {
+        return refuse(format!("{heals} earlier deadlines are known to who asks, and {deadlines} to the journal"));
+    }
+    Ok(())
+}
+
+fn check_deadline(deadline: u64, now: u64) -> Result<(), Refusal> {
+    match deadline.checked_sub(now) {
+        None | Some(0) => {
+            refuse(format!("the deadline {deadline} has passed by the signer's clock, which shows {now}"))
+        }
+        Some(1..=DEADLINE_AHEAD_SECS_MAX) => Ok(()),
+        Some(ahead) => refuse(format!(
+            "the deadline {deadline} is {ahead} s ahead of the signer's clock, and may be {DEADLINE_AHEAD_SECS_MAX}"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_chain::{Asset, Chain, Delegate, SignedIntent, U256};
+
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+    const TOKEN: Address = Address::Evm([3; 20]);
+    const PAYER: Address = Address::Evm([1; 20]);
+    const SPONSOR: Address = Address::Evm([4; 20]);
+    const SOLANA: Address = Address::Solana([1; 32]);
+
+    fn route(name: &str, version: &str) -> Route {
+        Route::Erc3009 { name: name.to_owned(), version: version.to_owned() }
+    }
+
+    fn policy() -> Policy {
+        let assets = vec![(AssetId::Token(TOKEN), route("USD Coin", "2"))];
+        Policy::new([Sendable { chain_ref: "eip155:8453".to_owned(), assets, cost_max: 1_000_000 }])
+    }
+
+    fn intent() -> Intent {
+        Intent {
+            transfer_id: [7; 16],
+            chain_ref: "eip155:8453".to_owned(),
+            route: route("USD Coin", "2"),
+            asset: AssetId::Token(TOKEN),
+            payer: PAYER,
+            destination: Address::Evm([2; 20]),
+            amount: U256::from(5),
+            deadline: NOW + 300,
+        }
+    }
+
+    fn path(seed: Seed, family: Family) -> KeyPath {
+        KeyPath { seed, family, account: 1, index: 2 }
+    }
+
+    fn judged(intent: &Intent) -> Result<(), Refusal> {
+        policy().judge_intent(&path(Seed::Wallets, Family::Evm), PAYER, (intent, 0), Seen::Never, NOW)
+    }
+
+    fn carrier() -> Carrier {
+        let carried = SignedIntent { intent: intent(), signature: vec![0; 65] };
+        let authorization = None;
+        Carrier { sponsor: SPONSOR, carried, authorization, nonce: 0, gas_limit: 1000, max_fee: 1000, tip: 1000 }
+    }
+
+    fn judged_carrier(carrier: &Carrier) -> Result<Entries, Refusal> {
+        let seen = Seen::Same { seq: 8 };
+        let known = Known { address: SPONSOR, intent_signer: Some(PAYER), intent: seen, authorization: None };
+        policy().judge_carrier(&path(Seed::Sponsors, Family::Evm), carrier, &known)
+    }
+
+    fn refusal<T: std::fmt::Debug>(judged: Result<T, Refusal>) -> String {
+        judged.unwrap_err().0
+    }
+
+    #[test]
+    fn an_intent_that_is_listed_is_allowed() {
+        assert_eq!(judged(&intent()), Ok(()));
+        for ahead in [1, DEADLINE_AHEAD_SECS_MAX] {
+            assert_eq!(judged(&Intent { deadline: NOW + ahead, ..intent() }), Ok(()));
+        }
+    }
+
+    #[test]
+    fn t20_an_intent_that_is_not_allowed_is_refused_with_the_reason() {
+        let destination = |destination| Intent { destination, ..intent() };
+        let cases = [
+            (
+                Intent { chain_ref: "eip155:1".to_owned(), ..intent() },
+                "0x0303030303030303030303030303030303030303 on eip155:1 is not on the list of what may be sent",
+            ),
+            (
+                Intent { asset: AssetId::Native, ..intent() },
+                "native on eip155:8453 is not on the list of what may be sent",
+            ),
+            (
+                Intent { asset: AssetId::Token(Address::Evm([9; 20])), ..intent() },
+                "0x0909090909090909090909090909090909090909 on eip155:8453 is not on the list of what may be sent",
+            ),
+            (Intent { route: route("USDC", "2"), ..intent() }, "the route of 0x03"),
+            (Intent { route: route("USD Coin", "1"), ..intent() }, "the route of 0x03"),
+            (Intent { payer: Address::Evm([8; 20]), ..intent() }, "the payer is 0x0808"),
+            (Intent { payer: SOLANA, ..intent() }, "the payer is 4vJ9JU1b"),
+            (Intent { amount: U256::ZERO, ..intent() }, "the amount is 0"),
+            (destination(PAYER), "the destination 0x0101010101010101010101010101010101010101 is the payer"),
+            (destination(TOKEN), "the destination 0x0303030303030303030303030303030303030303 is the token"),
+            (
+                destination(Address::Evm([0; 20])),
+                "the destination 0x0000000000000000000000000000000000000000 is the zero",
+            ),
+            (
+                Intent { deadline: NOW, ..intent() },
+                "the deadline 1800000000 has passed by the signer's clock, which shows 1800000000",
+            ),
+            (Intent { deadline: 0, ..intent() }, "the deadline 0 has passed by the signer's clock"),
+            (
+                Intent { deadline: NOW + 331, ..intent() },
+                "the deadline 1800000331 is 331 s ahead of the signer's clock, and may be 330",
+            ),
+            (Intent { deadline: u64::MAX, ..intent() }, "the deadline 18446744073709551615 is"),
+        ];
+        for (intent, expected) in cases {
+            let why = refusal(judged(&intent));
+            assert!(why.starts_with(expected), "{why}");
+        }
+        let nothing = Policy::new([]);
+        let path = path(Seed::Wallets, Family::Evm);
+        let why = refusal(nothing.judge_intent(&path, PAYER, (&intent(), 0), Seen::Never, NOW));
+        assert!(why.ends_with("is not on the list of what may be sent"), "{why}");
+    }
+
+    #[test]
+    fn a_path_signs_only_what_its_seed_and_its_family_are_for() {
+        let cases = [
+            (path(Seed::Sponsors, Family::Evm), path(Seed::Wallets, Family::Evm), "an intent is signed by a key of"),
+            (
+                path(Seed::Wallets, Family::Solana),
+                path(Seed::Sponsors, Family::Solana),
+                "path m/44'/501'/1'/2' is of another family than route erc3009",
+            ),
+        ];
+        let seen = Seen::Same { seq: 8 };
+        let known = Known { address: SPONSOR, intent_signer: Some(PAYER), intent: seen, authorization: None };
+        for (of_intent, of_carrier, expected) in cases {
+            let why = refusal(policy().judge_intent(&of_intent, PAYER, (&intent(), 0), Seen::Never, NOW));
+            assert!(why.starts_with(expected), "{why}");
+            let why = refusal(policy().judge_carrier(&of_carrier, &carrier(), &known));
+            assert!(why.starts_with(expected), "{why}");
+        }
+    }
+
+    #[test]
+    fn the_journal_decides_what_a_transfer_may_still_be_signed_with() {
+        let (path, late) = (path(Seed::Wallets, Family::Evm), Intent { deadline: NOW - 1, ..intent() });
+        let healed = |intent: &Intent, heals, seen| policy().judge_intent(&path, PAYER, (intent, heals), seen, NOW);
+        let judged = |intent: &Intent, seen| healed(intent, 0, seen);
+        assert_eq!(judged(&late, Seen::Same { seq: 3 }), Ok(()), "the same bytes again, whatever the time");
+        let why = refusal(judged(&intent(), Seen::OtherDeadline { deadlines: 1 }));
+        assert_eq!(why, "0 earlier deadlines are known to who asks, and 1 to the journal");
+        let why = refusal(healed(&intent(), 1, Seen::Never));
+        assert_eq!(why, "1 earlier deadlines are known to who asks, and 0 to the journal");
+        let why = refusal(healed(&late, 1, Seen::OtherDeadline { deadlines: 1 }));
+        assert!(why.starts_with("the deadline 1799999999 has passed"), "{why}");
+        for heals in 1..4 {
+            let seen = Seen::OtherDeadline { deadlines: heals };
+            assert_eq!(healed(&intent(), heals, seen), Ok(()), "a reorg took it back");
+        }
+        let why = refusal(healed(&intent(), 4, Seen::OtherDeadline { deadlines: 4 }));
+        assert_eq!(why, "the transfer was signed with 4 deadlines already");
+        let why = refusal(judged(&intent(), Seen::OtherContent { seq: 3 }));
+        assert_eq!(why, "the transfer has entry 3 of the journal, of another content");
+        let nothing = Policy::new([]).judge_intent(&path, PAYER, (&intent(), 0), Seen::Same { seq: 3 }, NOW);
+        assert!(nothing.is_err(), "what was taken off the list is not signed again");
+    }
+
+    #[test]
+    fn a_carrier_within_its_caps_is_allowed_with_the_entry_of_its_intent() {
+        let entries = Entries { intent: 8, authorization: None };
+        assert_eq!(judged_carrier(&carrier()), Ok(entries));
+        let dear = Carrier { gas_limit: GAS_LIMIT_MAX, max_fee: 0, tip: 0, ..carrier() };
+        assert_eq!(judged_carrier(&dear), Ok(entries));
+    }
+
+    #[test]
+    fn a_carrier_that_is_not_allowed_is_refused_with_the_reason() {
+        let unlisted = Intent { asset: AssetId::Native, ..intent() };
+        let carried = SignedIntent { intent: unlisted, signature: vec![0; 65] };
+        let cases = [
+            (Carrier { carried, ..carrier() }, "native on eip155:8453 is not on the list of what may be sent"),
+            (Carrier { sponsor: PAYER, ..carrier() }, "the sponsor is 0x0101"),
+            (Carrier { gas_limit: 0, ..carrier() }, "a gas limit of 0: expected is 1 to 16777216"),
+            (Carrier { gas_limit: GAS_LIMIT_MAX + 1, ..carrier() }, "a gas limit of 16777217: expected is"),
+            (Carrier { tip: 1001, ..carrier() }, "the tip 1001 is above the fee 1000"),
+            (Carrier { max_fee: 1001, ..carrier() }, "it may cost 1001000, and at most 1000000 on eip155:8453"),
+            (Carrier { max_fee: u128::MAX, ..carrier() }, "it may cost"),
+        ];
+        for (carrier, expected) in cases {
+            let why = refusal(judged_carrier(&carrier));
+            assert!(why.starts_with(expected), "{why}");
+        }
+    }
+
+    const IMPLEMENTATION: Address = Address::Evm([0x63; 20]);
+
+    fn by_delegate() -> Route {
+        let [manager, ids, times, executions] = [0xdb, 0xc8, 0x10, 0x14].map(|byte| Address::Evm([byte; 20]));
+        Route::Delegate(Delegate::Metamask { implementation: IMPLEMENTATION, manager, ids, times, executions })
+    }
+
+    fn delegating() -> Policy {
+        let assets = vec![(AssetId::Native, by_delegate()), (AssetId::Token(TOKEN), route("USD Coin", "2"))];
+        Policy::new([Sendable { chain_ref: "eip155:8453".to_owned(), assets, cost_max: 1_000_000 }])
+    }
+
+    fn authorization() -> Authorization {
+        let chain_ref = "eip155:8453".to_owned();
+        Authorization { chain_ref, wallet: PAYER, implementation: IMPLEMENTATION, nonce: 3 }
+    }
+
+    #[test]
+    fn a_wallet_lets_listed_code_act_for_it_on_one_chain_and_nothing_else() {
+        let wallet = path(Seed::Wallets, Family::Evm);
+        let judged = |it: Authorization, seen| delegating().judge_authorization(&wallet, PAYER, &it, seen);
+        assert_eq!(judged(authorization(), Seen::Never), Ok(()));
+        assert_eq!(judged(authorization(), Seen::Same { seq: 4 }), Ok(()));
+        let other = |seen| refusal(judged(authorization(), seen));
+        assert_eq!(
+            other(Seen::OtherContent { seq: 4 }),
+            "this nonce of the wallet has entry 4 of the journal, of another content"
+        );
+        let cases = [
+            (Authorization { implementation: Address::Evm([9; 20]), ..authorization() }, "0x0909"),
+            (Authorization { implementation: Address::Evm([0; 20]), ..authorization() }, "0x0000"),
+            (Authorization { chain_ref: "eip155:1".to_owned(), ..authorization() }, "0x6363"),
+            (Authorization { chain_ref: "eip155:0".to_owned(), ..authorization() }, "0x6363"),
+            (Authorization { wallet: SPONSOR, ..authorization() }, "the wallet is 0x0404"),
+        ];
+        for (authorization, expected) in cases {
+            let why = refusal(judged(authorization, Seen::Never));
+            assert!(why.starts_with(expected), "{why}");
+        }
+        let none = policy().judge_authorization(&wallet, PAYER, &authorization(), Seen::Never);
+        assert!(refusal(none).ends_with("is not on the list of what may act for wallets on eip155:8453"));
+        let sponsor = path(Seed::Sponsors, Family::Evm);
+        let by_sponsor = delegating().judge_authorization(&sponsor, PAYER, &authorization(), Seen::Never);
+        assert!(refusal(by_sponsor).starts_with("an intent is signed by a key of wallets"));
+    }
+
+    #[test]
+    fn nothing_acts_for_a_wallet_on_every_chain_even_where_a_list_says_so() {
+        for chain_ref in ["eip155:0", "eip155:00"] {
+            let assets = vec![(AssetId::Native, by_delegate())];
+            let policy = Policy::new([Sendable { chain_ref: chain_ref.to_owned(), assets, cost_max: 1 }]);
+            let every = Authorization { chain_ref: chain_ref.to_owned(), ..authorization() };
+            let wallet = path(Seed::Wallets, Family::Evm);
+            let why = refusal(policy.judge_authorization(&wallet, PAYER, &every, Seen::Never));
+            assert_eq!(why, "an authorization for every chain");
+        }
+    }
+
+    #[test]
+    fn a_carrier_brings_the_authorization_that_its_own_intent_needs_signed_and_journaled() {
+        let intent = Intent { asset: AssetId::Native, route: by_delegate(), ..intent() };
+        let signed = |authorization| Some(Box::new(SignedAuthorization { authorization, signature: vec![0; 65] }));
+        let carrier = |intent: &Intent, authorization| {
+            let carried = SignedIntent { intent: intent.clone(), signature: vec![0; 65] };
+            Carrier { carried, authorization: signed(authorization), ..carrier() }
+        };
+        let path = path(Seed::Sponsors, Family::Evm);
+        let judged = |carrier: &Carrier, authorization| {
+            let intent = Seen::Same { seq: 8 };
+            let known = Known { address: SPONSOR, intent_signer: Some(PAYER), intent, authorization };
+            delegating().judge_carrier(&path, carrier, &known)
+        };
+        let good = Some((Some(PAYER), Seen::Same { seq: 5 }));
+        let expected = Entries { intent: 8, authorization: Some(5) };
+        assert_eq!(judged(&carrier(&intent, authorization()), good), Ok(expected));
+        let foreign = "the authorization is not what its intent needs";
+        let cases = [
+            (carrier(&intent, Authorization { wallet: SPONSOR, ..authorization() }), good, foreign),
+            (carrier(&intent, Authorization { implementation: TOKEN, ..authorization() }), good, foreign),
+            (carrier(&intent, Authorization { chain_ref: "eip155:1".to_owned(), ..authorization() }), good, foreign),
+            (carrier(&super::tests::intent(), authorization()), good, "its route needs no authorization"),
+            (
+                carrier(&intent, authorization()),
+                Some((Some(SPONSOR), Seen::Same { seq: 5 })),
+                "the authorization has no",
+            ),
+            (carrier(&intent, authorization()), Some((None, Seen::Same { seq: 5 })), "the authorization has no"),
+            (carrier(&intent, authorization()), None, "the authorization has no signature"),
+            (carrier(&intent, authorization()), Some((Some(PAYER), Seen::Never)), "the authorization is not in the"),
+            (
+                carrier(&intent, authorization()),
+                Some((Some(PAYER), Seen::OtherContent { seq: 5 })),
+                "the authorization is not in the journal",
+            ),
+        ];
+        for (carrier, known, expected) in cases {
+            let why = refusal(judged(&carrier, known));
+            assert!(why.starts_with(expected), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_carrier_of_what_is_not_journaled_or_not_signed_is_refused() {
+        let path = path(Seed::Sponsors, Family::Evm);
+        let judged = |intent_signer, intent| {
+            let known = Known { address: SPONSOR, intent_signer, intent, authorization: None };
+            refusal(policy().judge_carrier(&path, &carrier(), &known))
+        };
+        for seen in [Seen::Never, Seen::OtherDeadline { deadlines: 1 }, Seen::OtherContent { seq: 1 }] {
+            assert_eq!(judged(Some(PAYER), seen), "the intent is not in the journal");
+        }
+        for signer in [None, Some(SPONSOR)] {
+            let why = judged(signer, Seen::Same { seq: 1 });
+            assert_eq!(why, "the intent has no signature of its payer 0x0101010101010101010101010101010101010101");
+        }
+    }
+
+    #[test]
+    fn what_the_facts_of_a_network_give_a_route_may_be_sent_and_nothing_else() {
+        let mut network = landfall_evm::network(Chain::BaseMainnet).unwrap();
+        let asset = |id, route| Asset { id, symbol: "X".to_owned(), decimals: 6, from_block: 0, route };
+        let listed = (AssetId::Token(TOKEN), route("USD Coin", "2"));
+        network.assets = vec![asset(AssetId::Native, None), asset(listed.0, Some(listed.1.clone()))];
+        let sendable = Sendable::of(&network, 9);
+        assert_eq!(sendable, Sendable { chain_ref: "eip155:8453".to_owned(), assets: vec![listed], cost_max: 9 });
+    }
+
+    const SOL: &str = "solana:x";
+    const SOLANA_SPONSOR: Address = Address::Solana([4; 32]);
+
+    fn guarded() -> Guarded {
+        let route = Route::Guard { program: None, decimals: 9 };
+        let intent = Intent {
+            chain_ref: SOL.to_owned(),
+            route,
+            asset: AssetId::Native,
+            payer: SOLANA,
+            destination: Address::Solana([2; 32]),
+            ..intent()
+        };
+        let terms = GuardTerms {
+            blockhash: landfall_chain::BlockHash([9; 32]),
+            rent: 890_880,
+            compute_limit: 1_000,
+            compute_price: 1_000_000,
+            memo: false,
+        };
+        Guarded { sponsor: SOLANA_SPONSOR, intent, terms }
+    }
+
+    fn judged_guarded(guarded: &Guarded, intent: Seen, is_signed: bool, now: u64) -> Result<u64, Refusal> {
+        let assets = vec![(AssetId::Native, Route::Guard { program: None, decimals: 9 })];
+        let policy = Policy::new([Sendable { chain_ref: SOL.to_owned(), assets, cost_max: 1_000_000 }]);
+        let paths = [path(Seed::Sponsors, Family::Solana), path(Seed::Wallets, Family::Solana)];
+        let known = KnownGuarded { sponsor: SOLANA_SPONSOR, payer: SOLANA, intent, is_signed };
+        policy.judge_guarded([&paths[0], &paths[1]], guarded, &known, now)
+    }
+
+    #[test]
+    fn a_transaction_that_makes_a_guard_is_signed_within_the_window_and_again_at_any_time() {
+        let same = Seen::Same { seq: 8 };
+        assert_eq!(judged_guarded(&guarded(), same, false, NOW), Ok(8));
+        assert_eq!(judged_guarded(&guarded(), same, false, NOW + 299), Ok(8));
+        let late = refusal(judged_guarded(&guarded(), same, false, NOW + 300));
+        assert!(late.ends_with("has passed by the signer's clock, which shows 1800000300"), "{late}");
+        assert_eq!(judged_guarded(&guarded(), same, true, NOW + 300), Ok(8));
+    }
+
+    #[test]
+    fn a_transaction_that_makes_a_guard_and_is_not_allowed_is_refused_with_the_reason() {
+        let with = |change: &dyn Fn(&mut Guarded)| {
+            let mut guarded = guarded();
+            change(&mut guarded);
+            refusal(judged_guarded(&guarded, Seen::Same { seq: 8 }, false, NOW))
+        };
+        let cases = [
+            (
+                with(&|it| it.intent.asset = AssetId::Token(SOLANA)),
+                " on solana:x is not on the list of what may be sent",
+            ),
+            (with(&|it| it.intent.route = Route::Guard { program: None, decimals: 6 }), "the route of native on"),
+            (with(&|it| it.intent.route = route("a", "b")), "route erc3009 has no guard"),
+            (with(&|it| it.sponsor = SOLANA), "the sponsor is 4vJ9JU1b"),
+            (with(&|it| it.intent.payer = SOLANA_SPONSOR), "the payer is GgBaC"),
+            (with(&|it| it.terms.compute_limit = 0), "a limit of 0 compute units"),
+            (with(&|it| it.terms.compute_limit = 1_400_001), "a limit of 1400001 compute units"),
+            (with(&|it| it.terms.rent = 1_000_000), "it may cost 1001000, and at most 1000000 on solana:x"),
+            (with(&|it| it.terms.compute_price = u64::MAX), "it may cost"),
+        ];
+        for (why, expected) in cases {
+            assert!(why.contains(expected), "{why}, not {expected}");
+        }
+        for seen in [Seen::Never, Seen::OtherDeadline { deadlines: 1 }, Seen::OtherContent { seq: 1 }] {
+            let why = refusal(judged_guarded(&guarded(), seen, true, NOW));
+            assert_eq!(why, "the intent is not in the journal");
+        }
+    }
+}

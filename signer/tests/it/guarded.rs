@@ -1,0 +1,97 @@
+//! Transactions of Solana: journaled as intents first, signed by both keys, and refused with other content.
+
+use std::sync::atomic::Ordering;
+
+use ed25519_dalek::{Signature, VerifyingKey};
+use landfall_chain::{
+    Address, AssetId, BlockHash, Family, GuardTerms, Guarded, Intent, KeyPath, Route, SignRequest, Signer, TxId, U256,
+};
+use landfall_signer::Embedded;
+
+use crate::world::{NOW, SOLANA, World, intent, of_intent, one};
+
+pub(crate) fn wallet() -> KeyPath {
+    KeyPath::of_wallet(Family::Solana, "alice", "")
+}
+
+fn sponsor() -> KeyPath {
+    KeyPath::of_sponsor(Family::Solana, SOLANA, 0)
+}
+
+/// Of alice, whose address is the vector's.
+pub(crate) fn sol() -> Intent {
+    Intent {
+        chain_ref: SOLANA.to_owned(),
+        route: Route::Guard { program: None, decimals: 9 },
+        asset: AssetId::Native,
+        payer: Address::parse(Family::Solana, "H1WzkjCHNvGD2fKsM5Cee54W3kryZRLsFHYFPxgfH3fN").unwrap(),
+        destination: Address::Solana([2; 32]),
+        amount: U256::from(5_000_000),
+        ..intent(1)
+    }
+}
+
+async fn guarded(signer: &Embedded, intent: Intent, blockhash: u8) -> SignRequest {
+    let sponsor_address = signer.addresses(&[sponsor()]).await.unwrap()[0];
+    let blockhash = BlockHash([blockhash; 32]);
+    let terms = GuardTerms { blockhash, rent: 890_880, compute_limit: 900, compute_price: 1, memo: false };
+    SignRequest::Guarded {
+        path: sponsor(),
+        payer: wallet(),
+        guarded: Guarded { sponsor: sponsor_address, intent, terms },
+    }
+}
+
+fn is_signed_by(who: &Address, signature: &[u8], message: &[u8]) -> bool {
+    let key = VerifyingKey::from_bytes(who.as_bytes().try_into().unwrap()).unwrap();
+    key.verify_strict(message, &Signature::from_slice(signature).unwrap()).is_ok()
+}
+
+#[tokio::test]
+async fn a_transaction_of_solana_is_signed_by_sponsor_and_payer_behind_its_intent() {
+    let world = World::new();
+    let signer = world.open();
+    let noted = one(&signer, SignRequest::Intent { path: wallet(), intent: sol(), heals: 0 }).await.unwrap();
+    assert_eq!((noted.bytes.as_slice(), noted.tx, noted.seq), (&[][..], None, 1), "noted, and nothing signed");
+    let request = guarded(&signer, sol(), 8).await;
+    let signed = one(&signer, request.clone()).await.unwrap();
+    let SignRequest::Guarded { guarded: asked, .. } = &request else { unreachable!() };
+    let message = landfall_solana::pay::guarded(asked).unwrap().message().to_vec();
+    assert_eq!((signed.bytes[0], &signed.bytes[129..], signed.seq), (2, &message[..], 2));
+    assert!(is_signed_by(&asked.sponsor, &signed.bytes[1..65], &message));
+    assert!(is_signed_by(&asked.intent.payer, &signed.bytes[65..129], &message));
+    assert_eq!(signed.tx, Some(TxId::Solana(signed.bytes[1..65].try_into().unwrap())));
+
+    // Another blockhash is another attempt; the same one is the same bytes, also behind the window and after a restart.
+    assert_eq!(one(&signer, guarded(&signer, sol(), 9).await).await.unwrap().seq, 3);
+    drop(signer);
+    world.now.store(NOW + 10_000, Ordering::Relaxed);
+    let signer = world.open();
+    assert_eq!(one(&signer, request).await.unwrap(), signed);
+    let late = one(&signer, guarded(&signer, sol(), 10).await).await.unwrap_err();
+    assert!(late.0.contains("has passed by the signer's clock"), "{late}");
+    assert_eq!(signer.newest_seq(), 3);
+}
+
+#[tokio::test]
+async fn a_transaction_of_solana_with_other_content_than_its_intents_is_refused() {
+    let signer = World::new().open();
+    let request = guarded(&signer, sol(), 8).await;
+    let why = one(&signer, request).await.unwrap_err();
+    assert_eq!(why.0, "the intent is not in the journal");
+    one(&signer, SignRequest::Intent { path: wallet(), intent: sol(), heals: 0 }).await.unwrap();
+    let others = [
+        Intent { amount: U256::from(6_000_000), ..sol() },
+        Intent { destination: Address::Solana([3; 32]), ..sol() },
+        Intent { deadline: NOW + 301, ..sol() },
+    ];
+    for other in others {
+        let why = one(&signer, guarded(&signer, other.clone(), 8).await).await.unwrap_err();
+        assert_eq!(why.0, "the intent is not in the journal", "{other:?}");
+    }
+    let again = Intent { amount: U256::from(6_000_000), ..sol() };
+    let why = one(&signer, SignRequest::Intent { path: wallet(), intent: again, heals: 0 }).await.unwrap_err();
+    assert_eq!(why.0, "the transfer has entry 1 of the journal, of another content");
+    let evm = one(&signer, of_intent(intent(1))).await.unwrap_err();
+    assert_eq!(evm.0, "the transfer has entry 1 of the journal, of another content", "not on another chain either");
+}

@@ -1,0 +1,9 @@
+//! The signer through its doors: a keystore in a directory, its journal, and the port.
+#![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+mod guarded;
+mod journal;
+mod keystore;
+mod signing;
+mod socket;
+mod world;

@@ -1,0 +1,111 @@
+//! `landfall sender halt|resume|recover|status`.
+
+use std::path::Path;
+
+use clap::Subcommand;
+use landfall_chain::Chain;
+use serde::Serialize;
+
+use crate::cli::{Why, as_operator, existing, json_line, load, open_existing};
+use crate::health::SenderReport;
+use crate::store::Db;
+use crate::time::Clock;
+use crate::transfer::SponsorState;
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Sender {
+    /// Stop all sending: nothing more is accepted, signed or sent. What was sent is watched to its end.
+    Halt {
+        /// On this chain only.
+        #[arg(long)]
+        chain: Option<Chain>,
+        #[command(flatten)]
+        why: Why,
+    },
+    /// Let the sending go on.
+    Resume {
+        /// On this chain only.
+        #[arg(long)]
+        chain: Option<Chain>,
+        #[command(flatten)]
+        why: Why,
+    },
+    /// After the store was set back: sign nothing before final blocks show what it may not know. It ends by itself.
+    Recover {
+        /// On this chain only.
+        #[arg(long)]
+        chain: Option<Chain>,
+        #[command(flatten)]
+        why: Why,
+    },
+    /// Show, for each chain, who sends and what is under way.
+    Status {
+        /// A JSON object for each chain, one a line.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Serialize)]
+struct Line {
+    chain: &'static str,
+    /// Null where nothing is under way, and there are no sponsors.
+    sender: Option<SenderReport>,
+}
+
+impl Sender {
+    pub(super) async fn run(self, config: &Path) -> anyhow::Result<()> {
+        let chains = |chain: Option<Chain>| chain.map_or_else(|| Chain::ALL.to_vec(), |chain| vec![chain]);
+        match self {
+            Sender::Halt { chain, why } => {
+                let db = existing(config).await?;
+                let halted = as_operator(&why.reason, async |by| by.halt_sending(&db, &chains(chain)).await);
+                halted.await?;
+                say!("sending is stopped on {}", chain.map_or("every chain", Chain::name));
+            }
+            Sender::Resume { chain, why } => {
+                let db = existing(config).await?;
+                let resumed = as_operator(&why.reason, async |by| by.resume_sending(&db, &chains(chain)).await).await?;
+                say!("sending goes on; it was stopped on {resumed} chains");
+            }
+            Sender::Recover { chain, why } => {
+                let db = existing(config).await?;
+                let begun = as_operator(&why.reason, async |by| by.recover_sending(&db, &chains(chain)).await);
+                begun.await?;
+                say!("sending recovers on {}", chain.map_or("every chain", Chain::name));
+            }
+            Sender::Status { json } => {
+                let config = load(config)?;
+                let db = open_existing(&config.store).await?;
+                for chain in config.chains.keys() {
+                    let line = Line::of(&db, *chain).await?;
+                    say!("{}", if json { json_line(&line)? } else { line.text() });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Line {
+    async fn of(db: &Db, chain: Chain) -> anyhow::Result<Self> {
+        let sender = SenderReport::read(&mut db.read().await?, chain, Clock::system().now()).await?;
+        Ok(Line { chain: chain.name(), sender })
+    }
+
+    fn text(&self) -> String {
+        let chain = self.chain;
+        let Some(sender) = &self.sender else { return format!("{chain} nothing is under way; it has no sponsors") };
+        let SenderReport { waiting, in_flight, expiring, sponsors, .. } = sender;
+        let active = sponsors.iter().filter(|sponsor| sponsor.state == SponsorState::Active.name()).count();
+        let leader = sender.leader.as_deref().unwrap_or("nobody");
+        let halted = sender.halted.as_ref().map_or(String::new(), |halted| format!("; stopped {halted}"));
+        let recovers = sender.recovering.as_ref().map_or(String::new(), |recovery| format!("; recovers {recovery}"));
+        let oldest = sender.oldest_secs.map_or(String::new(), |secs| format!(", the oldest for {secs} s"));
+        format!(
+            "{chain} sent by {leader}: {waiting} wait, {in_flight} under way, {expiring} out of time{oldest}; {active} of {} \
+             sponsors active{halted}{recovers}",
+            sponsors.len()
+        )
+    }
+}

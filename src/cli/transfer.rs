@@ -1,0 +1,321 @@
+//! `landfall transfer list|show|explain|cancel`.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use landfall_chain::Family;
+use serde::Serialize;
+
+use crate::amount::to_decimal;
+use crate::api::TransferResource;
+use crate::cli::{PAGE_ROWS, Why, as_operator, json_line};
+use crate::store::attempts::{self, Attempt, IntentRow};
+use crate::store::transfers::{self, Change, TransferFilter};
+use crate::store::{Db, marks};
+use crate::transfer::{State, Transfer as Sent, TransferId};
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Transfer {
+    /// Show every transfer, newest first.
+    List {
+        /// A JSON object for each transfer, one a line, as the API shows it.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one transfer as the API shows it: exit 0 found, 1 unknown.
+    Show {
+        /// The transfer's id.
+        id: TransferId,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show why a transfer is what it is: each state and its evidence, each attempt, each block that shows its use: exit
+    /// 0 found, 1 unknown.
+    Explain {
+        /// The transfer's id.
+        id: TransferId,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Sign and send nothing for a transfer from now on. What was signed may still be paid until its deadline. A final block
+    /// behind that proves that nothing was paid: then it is FAILED, or DROPPED where it was signed
+    Cancel {
+        /// The transfer's id.
+        id: TransferId,
+        #[command(flatten)]
+        why: Why,
+    },
+}
+
+#[derive(Serialize)]
+struct Explained {
+    #[serde(flatten)]
+    transfer: Shown,
+    /// How far it has come: `accepted`, `carried`, `included`, `expiring`, `confirmed`, `failed` or `dropped`.
+    state: &'static str,
+    route: String,
+    /// The one-time key, in hexadecimal.
+    intent_key: String,
+    changes: Vec<ChangeLine>,
+    intents: Vec<IntentLine>,
+    attempts: Vec<AttemptLine>,
+    marks: Vec<MarkLine>,
+}
+
+/// A transfer as the API shows it, and what it is for: `PAYMENT` or `SWEEP`.
+#[derive(Serialize)]
+struct Shown {
+    kind: &'static str,
+    #[serde(flatten)]
+    resource: TransferResource,
+}
+
+#[derive(Serialize)]
+struct ChangeLine {
+    at: String,
+    state: String,
+    evidence: String,
+    /// The block that showed it; null where none did.
+    block_number: Option<u64>,
+    block_hash: Option<String>,
+}
+
+#[derive(Serialize)]
+struct IntentLine {
+    /// As it stands in the signature, in seconds since 1970.
+    deadline: u64,
+    signed: bool,
+}
+
+#[derive(Serialize)]
+struct AttemptLine {
+    recorded_at: String,
+    sponsor: String,
+    nonce: u64,
+    /// 0 for the first at its nonce.
+    nth: u32,
+    gas_limit: u64,
+    /// In base units of the native currency, as text.
+    max_fee: String,
+    tip: String,
+    /// Null until it is signed.
+    transaction_hash: Option<String>,
+    /// When it was last handed to a node, and what the node made of it.
+    sent_at: Option<String>,
+    response: Option<String>,
+    /// Of one that makes a guard, with the number of the block that has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blockhash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blockhash_of: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct MarkLine {
+    block_number: u64,
+    block_hash: String,
+    /// Whether the block is on our chain now.
+    canonical: bool,
+    transaction_hash: String,
+    /// `paid`, `nothing` or `cancelled`.
+    effect: &'static str,
+}
+
+impl Transfer {
+    pub(super) async fn run(self, db: &Db) -> anyhow::Result<ExitCode> {
+        match self {
+            Transfer::List { json } => list(db, json).await.map(|()| ExitCode::SUCCESS),
+            Transfer::Show { id, json } => show(db, id, json).await,
+            Transfer::Explain { id, json } => explain(db, id, json).await,
+            Transfer::Cancel { id, why } => cancel(db, id, &why).await.map(|()| ExitCode::SUCCESS),
+        }
+    }
+}
+
+async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
+    let mut reader = db.read().await?;
+    let mut filter = TransferFilter::default();
+    loop {
+        let page = transfers::list(&mut reader, &filter, PAGE_ROWS).await?;
+        for transfer in &page {
+            say!("{}", if json { json_line(&Shown::of(transfer))? } else { line(transfer) });
+        }
+        match page.last() {
+            Some(last) => filter.after = Some((last.created_at, last.id)),
+            None => return Ok(()),
+        }
+    }
+}
+
+async fn cancel(db: &Db, id: TransferId, why: &Why) -> anyhow::Result<()> {
+    let cancelled = as_operator(&why.reason, async |operator| operator.cancel_transfer(db, id).await);
+    let (transfer, is_signed) = cancelled.await?;
+    if is_signed {
+        let deadline = transfer.deadline;
+        say!("transfer {id} was signed: nothing more is sent for it; it may still be paid until {deadline}");
+    } else {
+        let deadline = transfer.deadline;
+        say!(
+            "transfer {id} is not signed any more: it becomes FAILED when a final block behind {deadline} proves that nothing was paid"
+        );
+    }
+    Ok(())
+}
+
+async fn show(db: &Db, id: TransferId, json: bool) -> anyhow::Result<ExitCode> {
+    let Some(transfer) = transfers::by_id(&mut db.read().await?, id).await? else { return Ok(unknown(id)) };
+    if json {
+        say!("{}", json_line(&Shown::of(&transfer))?);
+    } else {
+        lines(&transfer).iter().for_each(|line| say!("{line}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn explain(db: &Db, id: TransferId, json: bool) -> anyhow::Result<ExitCode> {
+    let mut reader = db.read().await?;
+    let Some(transfer) = transfers::by_id(&mut reader, id).await? else { return Ok(unknown(id)) };
+    let explained = Explained {
+        transfer: Shown::of(&transfer),
+        state: transfer.state.name(),
+        route: transfer.route.clone(),
+        intent_key: hex::encode(transfer.intent_key.0),
+        changes: transfers::history(&mut reader, id)
+            .await?
+            .into_iter()
+            .map(|change| ChangeLine::of(change, &transfer))
+            .collect(),
+        intents: attempts::intents_of(&mut reader, id).await?.iter().map(IntentLine::of).collect(),
+        attempts: attempts::of_transfer(&mut reader, id).await?.into_iter().map(AttemptLine::of).collect(),
+        marks: marks::of_transfer(&mut reader, &transfer)
+            .await?
+            .into_iter()
+            .map(|(seen, canonical)| MarkLine {
+                block_number: seen.block.number,
+                block_hash: seen.block.hash.text(transfer.chain.family()),
+                canonical,
+                transaction_hash: seen.tx.to_string(),
+                effect: seen.effect.name(),
+            })
+            .collect(),
+    };
+    if json {
+        say!("{}", json_line(&explained)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    lines(&transfer).iter().for_each(|line| say!("{line}"));
+    explained.lines().iter().for_each(|line| say!("{line}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unknown(id: TransferId) -> ExitCode {
+    complain!("landfall: no transfer {id} is on record");
+    ExitCode::FAILURE
+}
+
+fn line(transfer: &Sent) -> String {
+    let Sent { id, account_id, chain, symbol, state, created_at, destination, .. } = transfer;
+    let amount = to_decimal(transfer.amount, transfer.decimals);
+    let status = state.status();
+    let kind = transfer.kind.name().to_lowercase();
+    format!("{created_at} {id} {status:<9} {kind}: {amount} {symbol} of {account_id} to {destination} on {chain}")
+}
+
+fn lines(transfer: &Sent) -> Vec<String> {
+    let Sent { id, account_id, chain, symbol, state, source, destination, deadline, .. } = transfer;
+    let (amount, status) = (to_decimal(transfer.amount, transfer.decimals), state.status());
+    let place = transfer.tx.map_or("no block of ours".to_owned(), |tx| tx.to_string());
+    let mut lines = vec![
+        format!(
+            "{} {id}: {amount} {symbol} on {chain}, {status} ({})",
+            transfer.kind.name().to_lowercase(),
+            state.name()
+        ),
+        format!("from {source} of {account_id}"),
+        format!("to   {destination}"),
+        format!("in   {place}"),
+        format!("made {}, may be included until {deadline}", transfer.created_at),
+    ];
+    if let (Some(code), Some(reason)) = (state.failure(), &transfer.reason) {
+        lines.push(format!("why  {}: {reason}", code.name()));
+    } else if let Some(obstacle) = transfer.obstacle.filter(|_| *state == State::Accepted) {
+        let why = transfer.reason.as_deref().map_or(String::new(), |why| format!(": {why}"));
+        lines.push(format!("kept from being sent by {}{why}", obstacle.code().name()));
+    }
+    lines
+}
+
+impl Shown {
+    fn of(transfer: &Sent) -> Self {
+        Shown { kind: transfer.kind.name(), resource: TransferResource::of(transfer) }
+    }
+}
+
+impl ChangeLine {
+    fn of(change: Change, transfer: &Sent) -> Self {
+        ChangeLine {
+            at: change.at.to_string(),
+            state: change.state,
+            evidence: change.evidence,
+            block_number: change.block.map(|block| block.number),
+            block_hash: change.block.map(|block| block.hash.text(transfer.chain.family())),
+        }
+    }
+}
+
+impl IntentLine {
+    fn of(intent: &IntentRow) -> Self {
+        IntentLine { deadline: intent.deadline_secs, signed: intent.signature.is_some() }
+    }
+}
+
+impl AttemptLine {
+    fn of(attempt: Attempt) -> Self {
+        AttemptLine {
+            recorded_at: attempt.recorded_at.to_string(),
+            sponsor: attempt.sponsor.to_string(),
+            nonce: attempt.nonce,
+            nth: attempt.nth,
+            gas_limit: attempt.gas_limit,
+            max_fee: attempt.max_fee.to_string(),
+            tip: attempt.tip.to_string(),
+            transaction_hash: attempt.signed.map(|(_, id)| id.to_string()),
+            sent_at: attempt.resent_at.map(|at| at.to_string()),
+            response: attempt.response,
+            blockhash: attempt.guarding.map(|guarding| guarding.recent.hash.text(Family::Solana)),
+            blockhash_of: attempt.guarding.map(|guarding| guarding.recent.number),
+        }
+    }
+}
+
+impl Explained {
+    fn lines(&self) -> Vec<String> {
+        let changes = self.changes.iter().map(|change| {
+            let block = change.block_number.zip(change.block_hash.as_ref());
+            let block = block.map_or(String::new(), |(number, hash)| format!(", block {number} ({hash})"));
+            format!("{} {} by {}{block}", change.at, change.state, change.evidence)
+        });
+        let attempts = self.attempts.iter().map(|attempt| {
+            let AttemptLine { recorded_at, sponsor, nonce, nth, max_fee, .. } = attempt;
+            let id = attempt.transaction_hash.as_deref().unwrap_or("not signed");
+            let response = attempt.response.as_deref().unwrap_or("not sent");
+            if let Some((blockhash, block)) = attempt.blockhash.as_ref().zip(attempt.blockhash_of) {
+                return format!(
+                    "{recorded_at} attempt of {sponsor} on blockhash {blockhash} of block {block}, at {max_fee} \
+                     millionths of a lamport a unit: {id}, {response}"
+                );
+            }
+            format!(
+                "{recorded_at} attempt {nth} at nonce {nonce} of {sponsor}, at most {max_fee} a gas: {id}, {response}"
+            )
+        });
+        let marks = self.marks.iter().map(|mark| {
+            let MarkLine { block_number, block_hash, canonical, transaction_hash, effect } = mark;
+            let left = if *canonical { "" } else { ", which our chain has left" };
+            format!("block {block_number} ({block_hash}){left} shows its use: {effect}, in {transaction_hash}")
+        });
+        changes.chain(attempts).chain(marks).collect()
+    }
+}

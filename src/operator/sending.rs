@@ -1,0 +1,73 @@
+//! The switch that stops all sending of transfers, obeyed before the next signature; what begins a recovery, after the
+//! store was set back; and which signer is the one of this store.
+
+use landfall_chain::Chain;
+
+use crate::operator::{DecideError, Operator};
+use crate::store::{Db, halts, journals, recoveries};
+use crate::transfer::RECOVERY_TIME;
+
+impl Operator<'_> {
+    /// Stops the sending on `chains`: nothing more is accepted, signed or sent there. What was sent is watched to its
+    /// end.
+    ///
+    /// # Errors
+    /// See [`DecideError`].
+    pub async fn halt_sending(&self, db: &Db, chains: &[Chain]) -> Result<(), DecideError> {
+        let mut tx = self.begin(db).await?;
+        for chain in chains {
+            halts::put(&mut tx, *chain, (self.actor, self.reason), self.now).await?;
+            self.write_down(&mut tx, *chain, "halt_sending", "").await?;
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// Has the senders of `chains` recover, for this store may be an old copy: nothing is signed there before a final block
+    /// behind all that may have been signed until now.
+    ///
+    /// # Errors
+    /// See [`DecideError`].
+    pub async fn recover_sending(&self, db: &Db, chains: &[Chain]) -> Result<(), DecideError> {
+        let mut tx = self.begin(db).await?;
+        for chain in chains {
+            recoveries::begin(&mut tx, *chain, self.reason, (self.now, self.now.plus(RECOVERY_TIME))).await?;
+            self.write_down(&mut tx, *chain, "recover_sending", "").await?;
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// The signer that is asked next, with its journal as it is then, is the one of this store; returns on how many chains
+    /// there was one.
+    ///
+    /// # Errors
+    /// See [`DecideError`].
+    pub async fn adopt_signer(&self, db: &Db) -> Result<usize, DecideError> {
+        let mut tx = self.begin(db).await?;
+        let mut adopted = 0;
+        for chain in &Chain::ALL {
+            if let Some(known) = journals::of_chain(&mut tx, *chain).await? {
+                adopted += usize::from(journals::adopt(&mut tx, *chain).await?);
+                self.write_down(&mut tx, *chain, "adopt_signer", &format!("in place of {}", known.signer)).await?;
+            }
+        }
+        tx.commit().await?;
+        Ok(adopted)
+    }
+
+    /// Lets the sending on `chains` go on; returns on how many it was stopped.
+    ///
+    /// # Errors
+    /// See [`DecideError`].
+    pub async fn resume_sending(&self, db: &Db, chains: &[Chain]) -> Result<usize, DecideError> {
+        let mut tx = self.begin(db).await?;
+        let mut resumed = 0;
+        for chain in chains {
+            if halts::remove(&mut tx, *chain).await? {
+                resumed += 1;
+                self.write_down(&mut tx, *chain, "resume_sending", "").await?;
+            }
+        }
+        tx.commit().await?;
+        Ok(resumed)
+    }
+}

@@ -1,0 +1,77 @@
+//! What a person decides about the addresses that pay for transactions.
+
+use landfall_chain::Chain;
+
+use crate::operator::{DecideError, Operator};
+use crate::store::cursors::Cursor;
+use crate::store::sponsors::{self, Sponsor};
+use crate::store::{Db, StoreError};
+use crate::transfer::SponsorState;
+
+/// How many sponsors one chain may have.
+const SPONSORS_MAX: usize = 256;
+
+/// Why a sponsor was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SponsorError {
+    #[error("{chain}: a chain has at most {SPONSORS_MAX} sponsors, and {there} are there")]
+    TooMany { chain: Chain, there: usize },
+    #[error("{chain} has no sponsor {number}; `landfall sponsor list` shows those that are")]
+    Unknown { chain: Chain, number: u32 },
+    #[error("sponsor {number} of {chain} is {}, not {}", state.name(), expected.name())]
+    Otherwise { chain: Chain, number: u32, state: SponsorState, expected: SponsorState },
+    #[error(transparent)]
+    Decide(#[from] DecideError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Operator<'_> {
+    /// Asks for `count` more sponsors of the chain; returns their numbers. A process with a signer derives their
+    /// addresses.
+    ///
+    /// # Errors
+    /// When the chain would have too many.
+    pub async fn add_sponsors(&self, db: &Db, chain: Chain, count: usize) -> Result<Vec<u32>, SponsorError> {
+        let mut tx = self.begin(db).await?;
+        // Who adds others at the same time waits here: numbers follow each other.
+        Cursor::lock(&mut tx, chain).await?;
+        self.write_down(&mut tx, chain, "add_sponsors", &count.to_string()).await?;
+        let there = sponsors::of_chain(&mut tx, chain).await?.len();
+        if there + count > SPONSORS_MAX {
+            return Err(SponsorError::TooMany { chain, there });
+        }
+        for _ in 0..count {
+            sponsors::add(&mut tx, chain, self.now).await?;
+        }
+        let all = sponsors::of_chain(&mut tx, chain).await?;
+        tx.commit().await?;
+        Ok(all.iter().skip(there).map(|sponsor| sponsor.number).collect())
+    }
+
+    /// Moves a sponsor from a state to another.
+    ///
+    /// # Errors
+    /// When there is no such sponsor, or it is in another state.
+    pub async fn set_sponsor(
+        &self,
+        db: &Db,
+        chain: Chain,
+        number: u32,
+        (from, to): (SponsorState, SponsorState),
+    ) -> Result<(), SponsorError> {
+        let mut tx = self.begin(db).await?;
+        let all = sponsors::of_chain(&mut tx, chain).await?;
+        let is_it = |sponsor: &&Sponsor| sponsor.number == number;
+        let state = all.iter().find(is_it).ok_or(SponsorError::Unknown { chain, number })?.state;
+        if state != from {
+            return Err(SponsorError::Otherwise { chain, number, state, expected: from });
+        }
+        sponsors::set_state(&mut tx, chain, number, (from, to)).await?;
+        if from == SponsorState::Quarantined {
+            sponsors::restart(&mut tx, chain, number).await?;
+        }
+        self.write_down(&mut tx, chain, "set_sponsor", &format!("{number} {}", to.name())).await?;
+        Ok(tx.commit().await?)
+    }
+}

@@ -1,0 +1,77 @@
+//! What is held of the gas credit for a transfer that is accepted.
+//!
+//! No node is asked: what a transfer may cost is what the last one of its route on its chain did, or else a figure of the
+//! network's file; and half as much again.
+
+use landfall_chain::U256;
+
+use crate::gas::{Credit, EntryKind, Observation, OverCredit, Split, Usd, hold_of};
+use crate::registry::AcceptError;
+use crate::store::gas_ledger::{self, Entry, OfTransfer, Pricing};
+use crate::store::{StoreError, Tx, prices};
+use crate::time::Timestamp;
+use crate::transfer::{Order, Transfer};
+
+/// What a transfer may cost.
+struct Need {
+    amount: U256,
+    priced: Option<(Usd, Observation)>,
+}
+
+/// Whether the credit covers the transfer, as it is now. Nothing is locked: [`hold`] decides.
+pub(super) async fn check(tx: &mut Tx, order: &Order, route: &str, now: Timestamp) -> Result<(), AcceptError> {
+    let need = Need::of(tx, order, route, now).await?;
+    need.covered(gas_ledger::credit(tx).await?)
+}
+
+/// Holds what the transfer may cost, until it ends. `limit`: what happens where the credit does not cover it; one that
+/// blocks show already has none.
+pub(super) async fn hold(
+    tx: &mut Tx,
+    transfer: &Transfer,
+    order: &Order,
+    limit: Option<OverCredit>,
+    now: Timestamp,
+) -> Result<(), AcceptError> {
+    let need = Need::of(tx, order, &transfer.route, now).await?;
+    // Who holds at the same time waits here: what they hold is counted.
+    let credit = gas_ledger::lock(tx, now).await?;
+    if limit == Some(OverCredit::Refuse) {
+        need.covered(credit)?;
+    }
+    let of = OfTransfer::new(transfer.id, transfer.chain, &transfer.route, need.amount, &order.gas);
+    let pricing = |(usd, by)| Pricing { usd, split: Split::default(), by: Some(by), at: now };
+    let entry = Entry {
+        kind: EntryKind::Hold,
+        transfer: Some(of),
+        landed: None,
+        bearer: None,
+        at: now,
+        pricing: need.priced.map(pricing),
+    };
+    gas_ledger::append(tx, &entry).await?;
+    if entry.pricing.is_none() && limit == Some(OverCredit::Refuse) {
+        gas_ledger::wait(tx, transfer.chain, &entry).await?;
+    }
+    Ok(())
+}
+
+impl Need {
+    async fn of(tx: &mut Tx, order: &Order, route: &str, now: Timestamp) -> Result<Self, StoreError> {
+        let last = gas_ledger::last_cost(tx, order.chain, route).await?;
+        let amount = hold_of(last.unwrap_or(order.gas.first_cost));
+        let by = prices::of_moment(tx, &order.gas.symbol, now).await?;
+        let priced = by.map(|by| (by.price.of(amount, order.gas.decimals), by));
+        Ok(Need { amount, priced })
+    }
+
+    /// Where there is no price, anything that is left covers it: the transfer waits until there is one.
+    fn covered(&self, credit: Credit) -> Result<(), AcceptError> {
+        let remaining = credit.remaining();
+        match &self.priced {
+            Some((usd, _)) if *usd > remaining => Err(AcceptError::CreditExhausted { needed: Some(*usd), remaining }),
+            None if remaining == Usd::default() => Err(AcceptError::CreditExhausted { needed: None, remaining }),
+            Some(_) | None => Ok(()),
+        }
+    }
+}

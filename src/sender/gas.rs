@@ -1,0 +1,169 @@
+//! What carrying transfers cost: booked when the block is final, priced when there is a price, charged to who bears it.
+//!
+//! It decides nothing about transfers. What cannot be priced is booked all the same.
+
+use landfall_chain::{Effect, Network, PayingChain};
+
+use crate::gas::{self, Bearer, Cause, Credit, EntryKind, GasCurrency, Observation, Split, Usd};
+use crate::sender::{SendError, Sender};
+use crate::store::cursors::Cursor;
+use crate::store::gas_ledger::{self, Entry, Landed, OfTransfer, Pricing};
+use crate::store::marks::{self, Seen};
+use crate::store::{Connection, StoreError, Tx, prices, transfers};
+use crate::time::Timestamp;
+use crate::transfer::{TransferId, TransferKind};
+
+/// How many costs are booked in one transaction: more than all sponsors of a chain may have in one block.
+const BOOKED_MAX: u32 = 5_000;
+/// How many entries are priced in one transaction.
+const PRICED_MAX: u32 = 500;
+
+impl<C: PayingChain> Sender<C> {
+    /// Books what landed in final blocks, and prices what waited for a price.
+    pub(super) async fn keep_books(&mut self, now: Timestamp) -> Result<(), SendError> {
+        let (network, mut reader) = (self.network.clone(), self.db.read().await?);
+        let finalized = Cursor::load(&mut reader, network.chain).await?.finalized;
+        let is_booked = match finalized {
+            Some(at) => gas_ledger::landed(&mut reader, network.chain, at.number, 1).await?.is_empty(),
+            None => true,
+        };
+        let is_priced = !may_be_priced(&mut reader, &network).await?;
+        drop(reader);
+        if is_booked && is_priced {
+            return Ok(());
+        }
+        let mut tx = self.begin(now).await?;
+        // None is disconnected, and none becomes final, before the end of the transaction.
+        let finalized = Cursor::lock(&mut tx, network.chain).await?.finalized;
+        book(&mut tx, &network, finalized.map(|at| at.number), now).await?;
+        price_waiting(&mut tx, &network, now).await?;
+        Ok(self.commit(tx, now).await?)
+    }
+}
+
+/// Books what landed up to the final block `through`. The caller holds the lock of the chain's cursor.
+pub(super) async fn book(
+    tx: &mut Tx,
+    network: &Network,
+    through: Option<u64>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let (Some(through), Some(currency)) = (through, GasCurrency::of(network)) else { return Ok(()) };
+    let landed = gas_ledger::landed(tx, network.chain, through, BOOKED_MAX).await?;
+    let Some(last) = landed.last() else { return Ok(()) };
+    let is_all = landed.len() < BOOKED_MAX as usize;
+    // What is left of the last block comes with the next transaction.
+    let through = if is_all { through } else { last.block.number - 1 };
+    let mut books = Books { network, currency, price: None, credit: Credit::default(), now };
+    books.price = prices::of_moment(tx, &books.currency.symbol, now).await?;
+    if books.price.is_some() {
+        books.credit = gas_ledger::lock(tx, now).await?;
+    }
+    for landed in landed.iter().filter(|landed| landed.block.number <= through) {
+        books.book(tx, landed).await?;
+    }
+    gas_ledger::booked(tx, network.chain, through).await
+}
+
+/// What costs are booked by.
+struct Books<'n> {
+    network: &'n Network,
+    currency: GasCurrency,
+    price: Option<Observation>,
+    /// As it stands behind each cost; locked while there is a price.
+    credit: Credit,
+    now: Timestamp,
+}
+
+impl Books<'_> {
+    async fn book(&mut self, tx: &mut Tx, landed: &Landed) -> Result<(), StoreError> {
+        let (Landed { tx: id, block, amount, transfer_id }, now) = (landed, self.now);
+        let transfer = transfers::by_id(tx, *transfer_id).await?.ok_or_else(|| StoreError::Inconsistent {
+            what: "attempt",
+            reason: format!("{transfer_id} is not there"),
+        })?;
+        let marks = marks::of_transfer(tx, &transfer).await?;
+        let pays = |seen: &Seen| seen.asset == transfer.asset && matches!(seen.effect, Effect::Paid { .. });
+        let paid = marks.iter().find(|(seen, canonical)| *canonical && pays(seen));
+        let cause = match transfer.kind {
+            TransferKind::Payment => Cause::of(*id, block.number, paid.map(|(seen, _)| (seen.tx, seen.block))),
+            TransferKind::Sweep => Cause::Sweep,
+        };
+        let bearer = cause.bearer();
+        let of = OfTransfer::new(transfer.id, self.network.chain, &transfer.route, *amount, &self.currency);
+        let mut entry = Entry {
+            kind: EntryKind::Cost,
+            transfer: Some(of),
+            landed: Some((*id, *block)),
+            bearer: Some(bearer),
+            at: now,
+            pricing: None,
+        };
+        entry.pricing = self.price.clone().map(|by| priced(self.credit, &entry, by, now));
+        if !gas_ledger::append(tx, &entry).await? {
+            return Ok(());
+        }
+        match &entry.pricing {
+            Some(pricing) => self.credit = self.credit.after(pricing.split),
+            None => gas_ledger::wait(tx, self.network.chain, &entry).await?,
+        }
+        show_fee(tx, transfer.id, &self.currency).await
+    }
+}
+
+/// Prices what waited. What is held for a transfer that only the credit may pay is priced once the credit covers it.
+async fn price_waiting(tx: &mut Tx, network: &Network, now: Timestamp) -> Result<(), StoreError> {
+    let Some(currency) = GasCurrency::of(network) else { return Ok(()) };
+    for waiting in gas_ledger::unpriced(tx, network.chain, PRICED_MAX).await? {
+        let Some(by) = prices::of_moment(tx, &currency.symbol, waiting.entry.at).await? else { continue };
+        let credit = gas_ledger::lock(tx, now).await?;
+        let pricing = priced(credit, &waiting.entry, by, now);
+        let (kind, of) = (waiting.entry.kind, &waiting.entry.transfer);
+        if kind == EntryKind::Hold && pricing.usd > credit.remaining() {
+            continue;
+        }
+        gas_ledger::price(tx, (&waiting.key, kind), &pricing).await?;
+        if let Some(of) = of.as_ref().filter(|_| kind == EntryKind::Cost) {
+            show_fee(tx, of.id, &currency).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether something waits that a price, and for a hold the credit, allows to be priced.
+async fn may_be_priced(connection: &mut impl Connection, network: &Network) -> Result<bool, StoreError> {
+    let Some(currency) = GasCurrency::of(network) else { return Ok(false) };
+    let waiting = gas_ledger::unpriced(connection, network.chain, PRICED_MAX).await?;
+    if waiting.is_empty() {
+        return Ok(false);
+    }
+    let credit = gas_ledger::credit(connection).await?;
+    for waiting in waiting {
+        if let Some(by) = prices::of_moment(connection, &currency.symbol, waiting.entry.at).await? {
+            let usd = priced(credit, &waiting.entry, by, waiting.entry.at).usd;
+            if waiting.entry.kind != EntryKind::Hold || usd <= credit.remaining() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// What an entry is in USD, and to whom it goes.
+fn priced(credit: Credit, entry: &Entry, by: Observation, now: Timestamp) -> Pricing {
+    let usd = entry.transfer.as_ref().map_or(Usd::default(), |of| by.price.of(of.amount, of.decimals));
+    let split = match entry.kind {
+        EntryKind::Cost => credit.split(usd, entry.bearer.unwrap_or(Bearer::Platform)),
+        EntryKind::Grant | EntryKind::Hold | EntryKind::Release => Split::default(),
+    };
+    Pricing { usd, split, by: Some(by), at: now }
+}
+
+/// Records with the transfer what it cost so far.
+async fn show_fee(tx: &mut Tx, id: TransferId, currency: &GasCurrency) -> Result<(), StoreError> {
+    let costs = gas_ledger::costs_of(tx, id).await?;
+    match gas::network_fee(&costs, currency) {
+        Some(fee) => gas_ledger::set_fee(tx, id, &fee).await,
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,231 @@
+//! Transactions that make a guard: recorded, signed by sponsor and payer, recorded with their bytes, and only then sent.
+//!
+//! There is no nonce: each attempt names the hash of our newest block, and dies within 150 blocks on top of it. That block's
+//! time is within the window: so what proves that nothing was paid can count from the window's end on. A new attempt is made
+//! every 20 seconds while the window is open, whatever became of those before. Promise: however many attempts there are, each makes the guard of the
+//! transfer's one intent, which is made once; a second attempt that lands fails whole and pays nothing.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use landfall_chain::{BlockRef, GuardQuote, GuardTerms, Guarded, KeyPath, PayingChain, SIGN_REQUESTS_MAX, SignRequest};
+use tracing::warn;
+
+use crate::sender::fees::compute_price;
+use crate::sender::open::{Open, OpenTransfer};
+use crate::sender::plan::{Planned, may_be_carried};
+use crate::sender::{Resting, SendError, Sender, Ticked, new_accounts};
+use crate::store::attempts::{self, Attempt, Guarding};
+use crate::store::sponsors::{self, Sponsor};
+use crate::store::transfers;
+use crate::time::{Clock, Timestamp};
+use crate::transfer::{Obstacle, SponsorState};
+
+/// How long after an attempt the next one is made.
+const ATTEMPT_EVERY: Duration = Duration::from_secs(20);
+/// How often the same bytes are sent again until a block shows them.
+const RESEND: Duration = Duration::from_secs(2);
+/// For how long: a blockhash lives 150 blocks, which is a minute at 400 ms. Sending for longer costs requests only.
+const RESEND_FOR: Duration = Duration::from_secs(90);
+
+/// A transfer that needs an attempt, and the sponsor that pays for it.
+type Due<'o> = (&'o OpenTransfer, Sponsor);
+
+/// What an attempt is made of.
+struct Quoted<'o> {
+    of: &'o OpenTransfer,
+    sponsor: Sponsor,
+    terms: GuardTerms,
+    makes_account: bool,
+}
+
+impl<C: PayingChain> Sender<C> {
+    /// Sends again what was not seen yet; makes the attempts that are due, signs and sends them, where the signer `may_sign`.
+    pub(super) async fn carry_guarded(
+        &mut self,
+        open: &Open,
+        may_sign: bool,
+        clock: &Clock,
+    ) -> Result<Ticked, SendError> {
+        let now = clock.now();
+        let is_carried = |of: &&OpenTransfer| of.is_guarded() && may_be_carried(of, open.head_time, now);
+        let carried: Vec<&OpenTransfer> = open.transfers.iter().filter(is_carried).collect();
+        if carried.is_empty() {
+            return Ok(Ticked::default());
+        }
+        let sent = self.send(&unsent(&carried, now), clock).await?;
+        let planned = match open.head.filter(|_| may_sign) {
+            Some(recent) => self.plan_guarded(&carried, &recent, clock).await?,
+            None => Vec::new(),
+        };
+        let ticked = self.sign_and_send(open, planned, clock).await?;
+        Ok(Ticked { sent: ticked.sent + sent, ..ticked })
+    }
+
+    /// Records the attempts that are due; what was recorded and not signed before comes first, as it stands.
+    async fn plan_guarded(
+        &mut self,
+        carried: &[&OpenTransfer],
+        recent: &BlockRef,
+        clock: &Clock,
+    ) -> Result<Vec<Planned>, SendError> {
+        let now = clock.now();
+        let known = sponsors::of_chain(&mut self.db.read().await?, self.network.chain).await?;
+        let mut planned: Vec<Planned> = Vec::new();
+        for of in carried {
+            for attempt in of.attempts.iter().filter(|attempt| attempt.signed.is_none()) {
+                planned.extend(self.planned_guarded(of, attempt.clone(), &known));
+            }
+        }
+        let room = SIGN_REQUESTS_MAX.saturating_sub(planned.len());
+        let due = self.due_guarded(carried, known.clone(), (room, now));
+        if due.is_empty() {
+            return Ok(planned);
+        }
+        let quoted = self.quote_guarded(due, recent, now).await?;
+        let now = clock.now();
+        let mut tx = self.begin_sending(now).await?;
+        for Quoted { of, sponsor, terms, makes_account } in quoted {
+            if makes_account
+                && let Some(why) =
+                    new_accounts::refused(&mut tx, of, self.network.sending.new_accounts_per_day, now).await?
+            {
+                let id = of.transfer.id;
+                warn!(transfer = %id, "transfer {id} cannot be carried now: {why}");
+                transfers::obstruct(&mut tx, id, Obstacle::DestinationRefused, Some(&why)).await?;
+                self.rest(Resting::Transfer(id), now);
+                continue;
+            }
+            let Some((signed, address)) = of.signed().zip(sponsor.address) else { continue };
+            let last = attempts::last_nonce(&mut tx, self.network.chain, &address).await?;
+            let before = of.attempts.iter().map(|attempt| attempt.max_fee).max();
+            let GuardTerms { rent, compute_limit, compute_price: market, memo, .. } = terms;
+            let attempt = Attempt {
+                sponsor: address,
+                nonce: last.map_or(0, |last| last + 1),
+                nth: 0,
+                transfer_id: of.transfer.id,
+                deadline_secs: signed.deadline_secs,
+                gas_limit: compute_limit.into(),
+                max_fee: compute_price(market.into(), before, compute_limit),
+                tip: 0,
+                authorization_nonce: None,
+                guarding: Some(Guarding { recent: *recent, rent, memo, makes_account }),
+                recorded_at: now,
+                signed: None,
+                resent_at: None,
+                response: None,
+            };
+            attempts::record(&mut tx, self.network.chain, &attempt).await?;
+            planned.extend(self.planned_guarded(of, attempt, &known));
+        }
+        self.commit(tx, now).await?;
+        Ok(planned)
+    }
+
+    /// The transfers without a young attempt, the oldest first, each with the sponsor that has the fewest attempts.
+    fn due_guarded<'o>(
+        &self,
+        carried: &[&'o OpenTransfer],
+        known: Vec<Sponsor>,
+        (room, now): (usize, Timestamp),
+    ) -> Vec<Due<'o>> {
+        let is_old = |attempt: &Attempt| now.since(attempt.recorded_at) >= ATTEMPT_EVERY || now < attempt.recorded_at;
+        let is_due =
+            |of: &&&OpenTransfer| !self.rests(Resting::Transfer(of.transfer.id), now) && of.attempts.iter().all(is_old);
+        let due: Vec<&OpenTransfer> = carried.iter().filter(is_due).take(room).copied().collect();
+        let is_ready = |sponsor: &Sponsor| {
+            let rests = sponsor.address.is_none_or(|address| self.rests(Resting::Sponsor(address), now));
+            sponsor.state == SponsorState::Active && !rests
+        };
+        let has = |sponsor: &Sponsor| {
+            let attempts = carried.iter().flat_map(|of| &of.attempts);
+            attempts.filter(|attempt| Some(attempt.sponsor) == sponsor.address && !is_old(attempt)).count()
+        };
+        let mut ready: Vec<(usize, Sponsor)> =
+            known.into_iter().filter(is_ready).map(|sponsor| (has(&sponsor), sponsor)).collect();
+        if ready.is_empty() && !due.is_empty() {
+            warn!(chain = %self.network.chain, "{} transfers wait: no sponsor may carry them now", due.len());
+        }
+        let mut with_sponsor = Vec::new();
+        for of in due {
+            let Some((count, sponsor)) = ready.iter_mut().min_by_key(|(count, sponsor)| (*count, sponsor.number))
+            else {
+                break;
+            };
+            *count += 1;
+            with_sponsor.push((of, sponsor.clone()));
+        }
+        with_sponsor
+    }
+
+    /// What each attempt is made of. A node's refusal is no evidence: it is asked again later, up to the deadline.
+    async fn quote_guarded<'o>(
+        &mut self,
+        due: Vec<Due<'o>>,
+        recent: &BlockRef,
+        now: Timestamp,
+    ) -> Result<Vec<Quoted<'o>>, SendError> {
+        let asked = due.iter().map(async |(of, sponsor)| {
+            let intent = of.signed().and_then(|signed| self.intent(&of.transfer, signed.deadline_secs));
+            match intent.zip(sponsor.address) {
+                Some((intent, address)) => Some(self.chain.guard_quote(&address, &intent, recent).await),
+                None => None,
+            }
+        });
+        let answers = join_all(asked).await;
+        let answers = due.into_iter().zip(answers).filter_map(|(due, answer)| {
+            let id = due.0.transfer.id;
+            Some((due, id, answer?))
+        });
+        let answers = answers.collect();
+        let (mut quoted, mut obstructed) = (Vec::new(), Vec::new());
+        for ((of, sponsor), quote) in self.answered(answers, now)? {
+            let id = of.transfer.id;
+            match quote {
+                GuardQuote::Terms { terms, makes_account } => {
+                    quoted.push(Quoted { of, sponsor, terms, makes_account });
+                }
+                GuardQuote::Refused(said) => {
+                    warn!(transfer = %id, "transfer {id} cannot be carried now and will be tried again: {said}");
+                    obstructed.push((id, Obstacle::SimulationFailed, said));
+                }
+                GuardQuote::Poor => {
+                    let number = sponsor.number;
+                    warn!(chain = %self.network.chain, "sponsor {number} owns too little, and carries nothing new for now");
+                    if let Some(address) = sponsor.address {
+                        self.rest_poor(&address, now).await?;
+                    }
+                }
+                GuardQuote::NotYet => {}
+            }
+        }
+        self.obstruct(&obstructed, now).await?;
+        Ok(quoted)
+    }
+
+    /// An attempt with the request that signs it; `None` where its intent cannot be made any more, and where its sponsor
+    /// signs nothing.
+    fn planned_guarded(&self, of: &OpenTransfer, attempt: Attempt, known: &[Sponsor]) -> Option<Planned> {
+        let sponsor = known.iter().find(|sponsor| sponsor.address == Some(attempt.sponsor))?;
+        if sponsor.state == SponsorState::Quarantined {
+            return None;
+        }
+        let intent = self.intent(&of.transfer, attempt.deadline_secs)?;
+        let guarded = Guarded { sponsor: attempt.sponsor, intent, terms: attempt.terms()? };
+        let payer = KeyPath::of_wallet(of.transfer.chain.family(), &of.transfer.account_id, &of.transfer.source_tag);
+        let path = self.sponsor_path(sponsor.number);
+        Some(Planned { attempt, request: SignRequest::Guarded { path, payer, guarded } })
+    }
+}
+
+/// What was signed, may live still, and was not handed to a node lately; the oldest first.
+fn unsent<'o>(carried: &[&'o OpenTransfer], now: Timestamp) -> Vec<&'o Attempt> {
+    let is_unsent = |attempt: &&Attempt| {
+        let is_due = attempt.resent_at.is_none_or(|at| now.since(at) >= RESEND || now < at);
+        attempt.signed.is_some() && now.since(attempt.recorded_at) < RESEND_FOR && is_due
+    };
+    let mut unsent: Vec<&Attempt> = carried.iter().flat_map(|of| &of.attempts).filter(is_unsent).collect();
+    unsent.sort_by_key(|attempt| attempt.recorded_at);
+    unsent
+}

@@ -1,0 +1,164 @@
+//! The first signature of a transfer: on record before it is asked for, and again before it is used.
+
+use futures_util::future::join_all;
+use landfall_chain::{KeyPath, PayingChain, Readiness, SIGN_REQUESTS_MAX, SignRequest, Signed};
+use tracing::warn;
+
+use crate::account::AccountStatus;
+use crate::sender::open::{Open, OpenTransfer, secs};
+use crate::sender::{HEAD_AGE_SECS, LEFT_MIN_SECS, Resting, SendError, Sender};
+use crate::store::{accounts, attempts, gas_ledger, transfers};
+use crate::time::{Clock, Timestamp};
+use crate::transfer::{Obstacle, State, TransferId};
+
+/// The newest block may also be so many block times old, if that is longer.
+const HEAD_AGE_BLOCKS: u64 = 5;
+/// So many letters of why something cannot be paid are kept.
+const WHY_MAX: usize = 300;
+
+impl<C: PayingChain> Sender<C> {
+    /// Signs what was accepted and may be signed.
+    pub(super) async fn sign(&mut self, open: &Open, clock: &Clock) -> Result<(), SendError> {
+        let now = clock.now();
+        if !self.is_head_fresh(open, now) {
+            return Ok(());
+        }
+        let final_time = open.finalized.map(|(_, time)| time);
+        let may_be_signed = |of: &&OpenTransfer| {
+            let is_first = of.transfer.state == State::Accepted
+                && of.transfer.cancelled_at.is_none()
+                && of.signed().is_none()
+                && secs(now) + LEFT_MIN_SECS <= of.deadline_secs()
+                // No block can pay it any more.
+                && open.head_time.is_none_or(|head| secs(head) < of.deadline_secs());
+            (is_first || of.is_healed(final_time, now)) && !self.rests(Resting::Transfer(of.transfer.id), now)
+        };
+        // What only the credit may pay waits until it is known what it costs.
+        let unpriced = gas_ledger::waiting(&mut self.db.read().await?, self.network.chain).await?;
+        let may_be_signed = |of: &&OpenTransfer| may_be_signed(of) && !unpriced.contains(&of.transfer.id);
+        let unsigned: Vec<&OpenTransfer> =
+            open.transfers.iter().filter(may_be_signed).take(SIGN_REQUESTS_MAX).collect();
+        if unsigned.is_empty() {
+            return Ok(());
+        }
+        let ready = self.ready(&unsigned, now).await?;
+        let requests = self.intend(&ready, now).await?;
+        if requests.is_empty() {
+            return Ok(());
+        }
+        let asked: Vec<SignRequest> = requests.iter().map(|(.., request)| request.clone()).collect();
+        let signed = self.signer.sign(&asked).await?;
+        let now = clock.now();
+        let mut tx = self.begin(now).await?;
+        self.seen(&mut tx, &signed).await?;
+        let signer = self.signer.id().to_owned();
+        for ((of, deadline_secs, _), signed) in requests.iter().zip(signed) {
+            let id = of.transfer.id;
+            match signed {
+                Ok(Signed { bytes, seq, .. }) => {
+                    attempts::sign_intent(&mut tx, (id, *deadline_secs), &bytes, (&signer, seq), now).await?;
+                }
+                Err(refusal) => {
+                    warn!(transfer = %id, "transfer {id} is not signed: {refusal}");
+                    self.rest(Resting::Transfer(id), now);
+                }
+            }
+        }
+        self.commit(tx, now).await?;
+        Ok(())
+    }
+
+    /// Whether the chain's own time is known well enough for a deadline to mean something.
+    fn is_head_fresh(&self, open: &Open, now: Timestamp) -> bool {
+        let age_max = HEAD_AGE_SECS.max(HEAD_AGE_BLOCKS * self.network.block_time_ms / 1_000);
+        open.head_time.is_some_and(|head| now.since(head).as_secs() <= age_max)
+    }
+
+    /// Those whose route works as the network's facts say.
+    async fn ready<'o>(
+        &mut self,
+        unsigned: &[&'o OpenTransfer],
+        now: Timestamp,
+    ) -> Result<Vec<&'o OpenTransfer>, SendError> {
+        let asked = unsigned.iter().map(async |of| {
+            let intent = self.intent(&of.transfer, of.next_deadline_secs(now));
+            match &intent {
+                Some(intent) => self.chain.readiness(intent).await,
+                None => Ok(Readiness::NotReady("its asset is not listed with this route any more".to_owned())),
+            }
+        });
+        let answers = join_all(asked).await;
+        let answers = unsigned.iter().zip(answers).map(|(of, answer)| (*of, of.transfer.id, answer)).collect();
+        let (mut ready, mut obstructed) = (Vec::new(), Vec::new());
+        for (of, readiness) in self.answered(answers, now)? {
+            let id = of.transfer.id;
+            match readiness {
+                Readiness::Ready => ready.push(of),
+                Readiness::NotReady(why) => {
+                    warn!(transfer = %id, "transfer {id} is not signed: {why}");
+                    self.rest(Resting::Transfer(id), now);
+                }
+                Readiness::Unpayable(what, why) => {
+                    warn!(transfer = %id, "transfer {id} is not signed: {why}");
+                    obstructed.push((id, what.into(), why));
+                }
+            }
+        }
+        self.obstruct(&obstructed, now).await?;
+        Ok(ready)
+    }
+
+    /// Records why transfers cannot be signed or carried now, and leaves them alone for a while. It is no evidence: they
+    /// are tried again up to their deadline, and fail with it once it is proved that nobody paid them.
+    pub(super) async fn obstruct(
+        &mut self,
+        obstructed: &[(TransferId, Obstacle, String)],
+        now: Timestamp,
+    ) -> Result<(), SendError> {
+        if obstructed.is_empty() {
+            return Ok(());
+        }
+        let mut tx = self.begin(now).await?;
+        for (id, obstacle, why) in obstructed {
+            let why: String = why.chars().take(WHY_MAX).collect();
+            transfers::obstruct(&mut tx, *id, *obstacle, Some(&why)).await?;
+            self.rest(Resting::Transfer(*id), now);
+        }
+        self.commit(tx, now).await?;
+        Ok(())
+    }
+
+    /// Records what is going to be signed. An account that is not active any more pays nothing: that is recorded, and its
+    /// transfers fail once it is proved that nobody paid them.
+    async fn intend<'o>(
+        &mut self,
+        ready: &[&'o OpenTransfer],
+        now: Timestamp,
+    ) -> Result<Vec<(&'o OpenTransfer, u64, SignRequest)>, SendError> {
+        let mut requests = Vec::new();
+        if ready.is_empty() {
+            return Ok(requests);
+        }
+        let mut tx = self.begin_sending(now).await?;
+        for of in ready {
+            let transfer = &of.transfer;
+            let status = AccountStatus::of(accounts::lock_status(&mut tx, &transfer.identity_id).await?);
+            if status != AccountStatus::Active {
+                transfers::obstruct(&mut tx, transfer.id, Obstacle::AccountNotActive, None).await?;
+                self.rest(Resting::Transfer(transfer.id), now);
+                continue;
+            }
+            let deadline_secs = of.next_deadline_secs(now);
+            let Some(intent) = self.intent(transfer, deadline_secs) else { continue };
+            if transfer.obstacle.is_some() {
+                transfers::clear(&mut tx, transfer.id).await?;
+            }
+            attempts::intend(&mut tx, transfer.id, deadline_secs, now).await?;
+            let path = KeyPath::of_wallet(transfer.chain.family(), &transfer.account_id, &transfer.source_tag);
+            let heals = of.intents.iter().filter(|earlier| earlier.deadline_secs < deadline_secs).count();
+            requests.push((*of, deadline_secs, SignRequest::Intent { path, intent, heals }));
+        }
+        self.commit(tx, now).await?;
+        Ok(requests)
+    }
+}

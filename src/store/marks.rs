@@ -1,0 +1,205 @@
+//! Uses of intents, as blocks show them.
+//!
+//! A mark is recorded in the transaction that connects its block, and counts while that block is canonical. It is kept
+//! for ever, whether a transfer of ours is known for it or not. Only what one endpoint alone made up is removed.
+
+use landfall_chain::{Address, AssetId, Block, BlockHash, BlockRef, Chain, Effect, IntentKey, Mark, Proof, TxId, U256};
+
+use sqlx::FromRow;
+
+use crate::store::deposits::{address, amount_bytes, amount_of};
+use crate::store::movements::tx_id;
+use crate::store::sql::{execute, fetch_all, statements};
+use crate::store::wallets::name as family_name;
+use crate::store::{Connection, StoreError, Tx, hash, int, parsed, uint};
+use crate::transfer::{Transfer, TransferId};
+
+/// A mark in a canonical block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    pub tx: TxId,
+    pub asset: AssetId,
+    pub effect: Effect,
+    pub block: BlockRef,
+    /// One endpoint alone reported the block, and no root covers it.
+    pub is_alone: bool,
+}
+
+statements! {
+    INSERT = "INSERT INTO marks (chain, block_hash, block_number, tx_id, payer, intent_key, asset, effect, destination, amount, is_unknown) \
+              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+              EXISTS (SELECT 1 FROM wallets WHERE family = $11 AND address = $5) \
+              AND NOT EXISTS (SELECT 1 FROM transfers WHERE chain = $1 AND source = $5 AND intent_key = $6)) \
+              ON CONFLICT (chain, block_hash, tx_id, payer, intent_key, asset) DO NOTHING";
+    // On Solana each account that came into being has a mark, so one of them may be the guard of a transfer.
+    UNKNOWN = "SELECT m.tx_id, m.payer, m.block_number, m.block_hash, EXISTS (SELECT 1 FROM marks AS o \
+               JOIN transfers AS t ON t.chain = o.chain AND t.source = o.payer AND t.intent_key = o.intent_key \
+               WHERE o.chain = m.chain AND o.block_hash = m.block_hash AND o.tx_id = m.tx_id AND o.payer = m.payer) AS is_explained \
+               FROM marks AS m JOIN blocks AS b ON b.chain = m.chain AND b.hash = m.block_hash \
+               WHERE m.chain = $1 AND m.is_unknown AND b.canonical ORDER BY m.block_number LIMIT $2";
+    NOTICED = "UPDATE marks SET is_unknown = false WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4 AND is_unknown";
+    OF_UNFINISHED = "SELECT t.id, m.tx_id, m.asset, m.effect, m.destination, m.amount, m.block_number, m.block_hash, b.proof \
+                     FROM transfers AS t JOIN marks AS m ON m.chain = t.chain AND m.payer = t.source AND m.intent_key = t.intent_key \
+                     JOIN blocks AS b ON b.chain = m.chain AND b.hash = m.block_hash \
+                     WHERE t.chain = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') AND b.canonical ORDER BY m.block_number";
+    IN_BLOCK = "SELECT tx_id, payer, intent_key, asset FROM marks WHERE chain = $1 AND block_hash = $2";
+    REMOVE = "DELETE FROM marks WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4 AND intent_key = $5 AND asset = $6";
+    OF_INTENT = "SELECT m.tx_id, m.asset, m.effect, m.destination, m.amount, m.block_number, m.block_hash, b.proof, b.canonical \
+                 FROM marks AS m JOIN blocks AS b ON b.chain = m.chain AND b.hash = m.block_hash \
+                 WHERE m.chain = $1 AND m.payer = $2 AND m.intent_key = $3 ORDER BY m.block_number";
+}
+
+/// A transaction of a canonical block that used a key of ours, and no transfer of that key was on record then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unknown {
+    pub tx: TxId,
+    pub payer: Address,
+    pub block: BlockRef,
+    /// Something else that it shows is of a transfer on record.
+    pub is_explained: bool,
+}
+
+/// Transaction, payer, key and asset of a mark.
+type Place = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
+
+#[derive(FromRow)]
+struct Row {
+    tx_id: Vec<u8>,
+    asset: Vec<u8>,
+    effect: String,
+    destination: Option<Vec<u8>>,
+    amount: Option<Vec<u8>>,
+    block_number: i64,
+    block_hash: Vec<u8>,
+    proof: String,
+}
+
+#[derive(FromRow)]
+struct OfTransfer {
+    id: String,
+    #[sqlx(flatten)]
+    row: Row,
+}
+
+#[derive(FromRow)]
+struct OfIntent {
+    canonical: bool,
+    #[sqlx(flatten)]
+    row: Row,
+}
+
+/// Records a mark of `block`; once for each block.
+pub async fn insert(tx: &mut Tx, chain: Chain, block: &BlockRef, mark: &Mark) -> Result<(), StoreError> {
+    let Mark { tx: of, payer, key, asset, effect } = mark;
+    let paid = match effect {
+        Effect::Paid { destination, amount } => Some((destination, amount)),
+        Effect::Nothing | Effect::Cancelled => None,
+    };
+    execute!(
+        tx,
+        INSERT,
+        chain.name(),
+        &block.hash.0[..],
+        int(block.number),
+        of.id.as_bytes(),
+        payer.as_bytes(),
+        &key.0[..],
+        asset.to_bytes(),
+        effect.name(),
+        paid.map(|(destination, _)| destination.as_bytes()),
+        paid.map(|(_, amount)| amount_bytes(amount)),
+        family_name(payer.family())
+    )
+    .map(drop)
+}
+
+/// At most `limit` marks of keys of ours that no transfer on record explained, and that nobody has noticed; the lowest
+/// block first.
+pub async fn unknown(connection: &mut impl Connection, chain: Chain, limit: u32) -> Result<Vec<Unknown>, StoreError> {
+    type Row = (Vec<u8>, Vec<u8>, i64, Vec<u8>, bool);
+    let unknown = |(tx, payer, number, bytes, is_explained): Row| {
+        let hash = BlockHash(hash("block hash", &bytes)?);
+        let block = BlockRef { number: uint("block number", number)?, hash };
+        Ok(Unknown { tx: tx_id(&tx)?, payer: address("payer", &payer)?, block, is_explained })
+    };
+    fetch_all!(connection, Row, UNKNOWN, chain.name(), i64::from(limit))?.into_iter().map(unknown).collect()
+}
+
+/// Records that what this transaction shows was noticed.
+pub async fn notice(tx: &mut Tx, chain: Chain, of: &Unknown) -> Result<(), StoreError> {
+    let (hash, payer) = (&of.block.hash.0[..], of.payer.as_bytes());
+    execute!(tx, NOTICED, chain.name(), hash, of.tx.as_bytes(), payer).map(drop)
+}
+
+/// Removes the marks of a block that it does not show, by what is known of it now.
+pub async fn take_out(tx: &mut Tx, chain: Chain, block: &Block) -> Result<(), StoreError> {
+    let hash = &block.header.block.hash.0[..];
+    for (id, payer, key, asset) in fetch_all!(tx, Place, IN_BLOCK, chain.name(), hash)? {
+        let is_it = |mark: &&Mark| {
+            (mark.tx.id.as_bytes(), mark.payer.as_bytes(), &mark.key.0[..], mark.asset.to_bytes().as_slice())
+                == (id.as_slice(), payer.as_slice(), key.as_slice(), asset.as_slice())
+        };
+        if block.marks.iter().find(is_it).is_none() {
+            execute!(tx, REMOVE, chain.name(), hash, &id, &payer, &key, &asset)?;
+        }
+    }
+    Ok(())
+}
+
+/// The marks in canonical blocks of transfers that are not terminal, the lowest block first.
+pub async fn of_unfinished(
+    connection: &mut impl Connection,
+    chain: Chain,
+) -> Result<Vec<(TransferId, Seen)>, StoreError> {
+    let rows = fetch_all!(connection, OfTransfer, OF_UNFINISHED, chain.name())?;
+    rows.into_iter().map(|OfTransfer { id, row }| Ok((parsed("transfer id", &id)?, row.seen()?))).collect()
+}
+
+/// Every mark of the transfer's intent, and whether its block is canonical; the lowest block first.
+pub async fn of_transfer(
+    connection: &mut impl Connection,
+    transfer: &Transfer,
+) -> Result<Vec<(Seen, bool)>, StoreError> {
+    of_intent(connection, transfer.chain, &transfer.source, &transfer.intent_key).await
+}
+
+/// As [`of_transfer`], of the intent of this payer with this key.
+pub async fn of_intent(
+    connection: &mut impl Connection,
+    chain: Chain,
+    payer: &Address,
+    key: &IntentKey,
+) -> Result<Vec<(Seen, bool)>, StoreError> {
+    let rows = fetch_all!(connection, OfIntent, OF_INTENT, chain.name(), payer.as_bytes(), &key.0[..])?;
+    rows.into_iter().map(|OfIntent { canonical, row }| Ok((row.seen()?, canonical))).collect()
+}
+
+impl Row {
+    fn seen(self) -> Result<Seen, StoreError> {
+        let hash = BlockHash(hash("block hash", &self.block_hash)?);
+        let block = BlockRef { number: uint("block number", self.block_number)?, hash };
+        let asset = AssetId::from_bytes(&self.asset).map_err(|error| StoreError::inconsistent("asset", error))?;
+        let effect = effect_of(&self.effect, self.destination, self.amount)?;
+        let is_alone = self.proof == Proof::OneEndpoint.name();
+        Ok(Seen { tx: tx_id(&self.tx_id)?, asset, effect, block, is_alone })
+    }
+}
+
+fn effect_of(name: &str, destination: Option<Vec<u8>>, amount: Option<Vec<u8>>) -> Result<Effect, StoreError> {
+    let paid: Option<(Address, U256)> = match (destination, amount) {
+        (Some(destination), Some(amount)) => Some((address("destination", &destination)?, amount_of(&amount)?)),
+        _ => None,
+    };
+    match (name, paid) {
+        ("paid", Some((destination, amount))) => Ok(Effect::Paid { destination, amount }),
+        ("nothing", None) => Ok(Effect::Nothing),
+        ("cancelled", None) => Ok(Effect::Cancelled),
+        (other, _) => Err(StoreError::inconsistent("effect of a mark", other)),
+    }
+}
+
+/// An intent's key from its 24 bytes.
+pub(super) fn intent_key(bytes: &[u8]) -> Result<IntentKey, StoreError> {
+    let key = bytes.try_into().map(IntentKey);
+    key.map_err(|_| StoreError::inconsistent("intent key", format!("{} bytes", bytes.len())))
+}

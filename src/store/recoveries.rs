@@ -1,0 +1,46 @@
+//! On which chains the sender recovers, because this store may be an old copy.
+
+use landfall_chain::Chain;
+
+use crate::store::sql::{execute, fetch_optional, statements};
+use crate::store::{Connection, StoreError, Tx};
+use crate::time::Timestamp;
+
+/// A recovery that is under way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recovery {
+    /// What was noticed first, or why a person asked for it.
+    pub reason: String,
+    pub since: Timestamp,
+    /// A final block of this time, or of a later one, shows that all that may have been signed before is over.
+    pub until: Timestamp,
+}
+
+statements! {
+    BEGIN_RECOVERY = "INSERT INTO recoveries (chain, reason, since_us, until_us) VALUES ($1, $2, $3, $4) \
+                      ON CONFLICT (chain) DO UPDATE SET until_us = excluded.until_us WHERE excluded.until_us > recoveries.until_us";
+    END_RECOVERY = "DELETE FROM recoveries WHERE chain = $1 AND until_us <= $2";
+    RECOVERY_OF = "SELECT reason, since_us, until_us FROM recoveries WHERE chain = $1";
+}
+
+/// Begins a recovery. Where one is under way, it lasts as long as both need.
+pub async fn begin(
+    tx: &mut Tx,
+    chain: Chain,
+    reason: &str,
+    (now, until): (Timestamp, Timestamp),
+) -> Result<(), StoreError> {
+    execute!(tx, BEGIN_RECOVERY, chain.name(), reason, now.0, until.0).map(drop)
+}
+
+/// Ends the recovery of the chain that lasts until `until`, and none that was begun anew meanwhile.
+pub async fn end(tx: &mut Tx, chain: Chain, until: Timestamp) -> Result<(), StoreError> {
+    execute!(tx, END_RECOVERY, chain.name(), until.0).map(drop)
+}
+
+/// The recovery of the chain; `None` where there is none.
+pub async fn of_chain(connection: &mut impl Connection, chain: Chain) -> Result<Option<Recovery>, StoreError> {
+    let row = fetch_optional!(connection, (String, i64, i64), RECOVERY_OF, chain.name())?;
+    let recovery = |(reason, since, until)| Recovery { reason, since: Timestamp(since), until: Timestamp(until) };
+    Ok(row.map(recovery))
+}

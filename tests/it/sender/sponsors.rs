@@ -1,0 +1,263 @@
+//! Sponsors: nonces without gaps, fees that are raised, keys that somebody else uses, and sponsors that are empty.
+
+use std::collections::BTreeMap;
+
+use landfall::transfer::{FailureCode, State};
+use landfall_chain::{AssetId, U256};
+use landfall_sim::{SendFault, SimLeg, SimTx, WEALTH};
+
+use super::{Bench, LEASE_OVER, PAYER};
+use crate::harness::books::rows;
+use crate::harness::postgres::{ENGINES, Engine};
+use crate::harness::world::{FINALITY_DEPTH, address};
+
+async fn states(bench: &Bench) -> Vec<String> {
+    let states: Vec<(String,)> = rows(bench.world.db(), "SELECT state FROM sponsors ORDER BY number").await;
+    states.into_iter().map(|(state,)| state).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t15_many_at_once_have_distinct_nonces_without_gaps_and_no_sponsor_more_than_sixteen() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine, 4).await;
+        let mut ids = Vec::new();
+        for n in 0..64 {
+            ids.push(bench.accept(n, 1_000).await);
+        }
+        bench.settle().await;
+        let mut nonces: BTreeMap<Vec<u8>, Vec<i64>> = BTreeMap::new();
+        for (sponsor, nonce, ..) in bench.attempts().await {
+            nonces.entry(sponsor).or_default().push(nonce);
+        }
+        let all: Vec<i64> = (0..16).collect();
+        assert_eq!(nonces.values().cloned().collect::<Vec<_>>(), vec![all; 4]);
+        for id in ids {
+            assert_eq!(bench.until_ended(id).await, State::Confirmed);
+        }
+        assert_eq!(bench.attempts().await.len(), 64);
+        bench.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sponsor_whose_key_somebody_else_uses_is_quarantined_and_others_carry() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine, 2).await;
+        bench.settle().await;
+        let foreign = SimTx::new(bench.sponsor(0), 0, Vec::new());
+        bench.world.chain.mine(vec![foreign]);
+        // One endpoint's newest block decides nothing.
+        let early = bench.accept(9, 1_000).await;
+        bench.follow().await;
+        assert_eq!(states(&bench).await, ["active", "active"]);
+        assert_eq!(bench.until_ended(early).await, State::Confirmed);
+        let ids = [bench.accept(1, 1_000).await, bench.accept(2, 1_000).await, bench.accept(3, 1_000).await];
+        bench.follow().await;
+        assert_eq!(states(&bench).await, ["quarantined", "active"]);
+        for id in ids {
+            assert_eq!(bench.until_ended(id).await, State::Confirmed);
+        }
+        let attempts = bench.attempts().await;
+        assert!(attempts.iter().all(|(of, ..)| of == bench.sponsor(1).as_bytes()), "{attempts:?}");
+        bench.close().await;
+    }
+}
+
+#[tokio::test]
+async fn t13_a_nonce_that_somebody_else_used_is_followed_by_another() {
+    let mut bench = Bench::on(Engine::Sqlite, 1).await;
+    let id = bench.accept(1, 1_000).await;
+    bench.settle().await;
+    let foreign = SimTx::new(bench.sponsor(0), 0, Vec::new());
+    bench.world.chain.mine(vec![foreign]);
+    bench.follow().await;
+    assert_eq!(bench.until_ended(id).await, State::Confirmed);
+    let nonces: Vec<i64> = bench.attempts().await.into_iter().map(|(_, nonce, ..)| nonce).collect();
+    assert_eq!(nonces, [0, 1]);
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn what_a_quarantined_sponsor_had_to_carry_is_carried_by_others_and_it_signs_nothing_more() {
+    let mut bench = Bench::on(Engine::Sqlite, 1).await;
+    bench.settle().await;
+    bench.world.chain.set_base_fee(1);
+    let stuck = bench.accept(1, 1_000).await;
+    bench.settle().await;
+    // Its offer is too low, and somebody else uses the nonces up to behind it: 1 was not ours yet.
+    bench.world.chain.forget_pool();
+    bench.world.chain.script_sends([SendFault::Lost; 20]);
+    bench.add_sponsors(1).await;
+    let by_hand = [SimTx::new(bench.sponsor(0), 0, Vec::new()), SimTx::new(bench.sponsor(0), 1, Vec::new())];
+    bench.world.chain.mine(by_hand.to_vec());
+    bench.blocks(FINALITY_DEPTH).await;
+    let other = bench.accept(2, 1_000).await;
+    bench.follow().await;
+    assert_eq!(states(&bench).await[0], "quarantined");
+    let before = attempts_of(&bench, 0).await;
+    bench.world.chain.take_sends();
+    assert_eq!(bench.until_ended(stuck).await, State::Confirmed);
+    assert_eq!(bench.until_ended(other).await, State::Confirmed);
+    assert_eq!(attempts_of(&bench, 0).await, before);
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn a_sponsor_that_is_quarantined_while_it_carries_is_relieved_by_another() {
+    let mut bench = Bench::on(Engine::Sqlite, 1).await;
+    let id = bench.accept(1, 1_000).await;
+    bench.world.chain.script_sends([SendFault::Lost; 30]);
+    bench.settle().await;
+    let tx = "UPDATE sponsors SET state = 'quarantined' WHERE number = 0";
+    crate::past::rescan::execute(bench.world.db(), tx).await;
+    bench.add_sponsors(1).await;
+    bench.settle().await;
+    bench.world.chain.take_sends();
+    bench.world.chain.forget_pool();
+    let before = attempts_of(&bench, 0).await;
+    bench.blocks(3).await;
+    assert!(bench.state(id).await == State::Included, "{:?}", bench.shown(id).await);
+    assert_eq!(attempts_of(&bench, 0).await, before);
+    assert_eq!(bench.until_ended(id).await, State::Confirmed);
+    bench.close().await;
+}
+
+async fn attempts_of(bench: &Bench, sponsor: u32) -> usize {
+    let address = bench.sponsor(sponsor);
+    bench.attempts().await.iter().filter(|(of, ..)| of == address.as_bytes()).count()
+}
+
+#[tokio::test]
+async fn fees_are_raised_when_nobody_takes_the_offer_and_only_one_of_the_offers_pays() {
+    let mut bench = Bench::on(Engine::Sqlite, 1).await;
+    let ids = [bench.accept(1, 1_000).await, bench.accept(2, 1_000).await];
+    bench.settle().await;
+    bench.world.chain.set_base_fee(1_000_000_000_000);
+    bench.blocks(2).await;
+    assert_eq!(bench.attempts().await.len(), 2);
+    bench.block().await;
+    // The lowest nonce first: the one behind it waits for it.
+    let tries: Vec<(i64, i64)> = bench.attempts().await.into_iter().map(|(_, nonce, nth, ..)| (nonce, nth)).collect();
+    assert_eq!(tries, [(0, 0), (0, 1), (1, 0)]);
+    for id in ids {
+        assert_eq!(bench.until_ended(id).await, State::Confirmed);
+    }
+    assert_eq!(bench.world.chain.sent(&bench.sponsor(0)), 2);
+    bench.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_is_offered_than_an_operator_allows_and_what_waits_for_it_is_paid_when_fees_fall() {
+    let mut bench = Bench::on(Engine::Sqlite, 1).await;
+    bench.world.network.sending.max_fee = Some(5_000_000_000);
+    bench.world.network.sending.in_flight = 2;
+    bench.restart();
+    bench.world.pass(LEASE_OVER);
+    let ids = [bench.accept(1, 1_000).await, bench.accept(2, 1_000).await, bench.accept(3, 1_000).await];
+    bench.settle().await;
+    assert_eq!(bench.attempts().await.len(), 2, "so many wait at the same time");
+    bench.world.chain.set_base_fee(1_000_000_000_000);
+    bench.blocks(8).await;
+    let offered: Vec<(String,)> = rows(bench.world.db(), "SELECT max_fee FROM transfer_attempts").await;
+    assert!(offered.iter().all(|(offer,)| offer.parse::<u128>().unwrap() <= 5_000_000_000), "{offered:?}");
+    bench.world.chain.set_base_fee(1_000_000_000);
+    for id in ids {
+        assert_eq!(bench.until_ended(id).await, State::Confirmed);
+    }
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn a_nonce_whose_offer_was_the_highest_and_is_forgotten_jams_nothing() {
+    let mut bench = Bench::on(Engine::Sqlite, 1).await;
+    // As much as a first attempt offers at most.
+    bench.world.network.sending.max_fee = Some(1_000_000_000);
+    bench.restart();
+    bench.world.pass(LEASE_OVER);
+    let lost = bench.accept(1, 1_000).await;
+    bench.world.chain.script_sends([SendFault::Lost; 400]);
+    bench.settle().await;
+    while bench.state(lost).await == State::Carried {
+        bench.block().await;
+    }
+    bench.world.chain.take_sends();
+    let next = bench.accept(2, 1_000).await;
+    bench.settle().await;
+    assert_eq!(bench.until_ended(next).await, State::Confirmed);
+    assert_eq!(bench.until_ended(lost).await, State::Dropped(FailureCode::WindowElapsed));
+    bench.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t2_the_nonce_of_what_ran_out_of_time_is_filled_by_what_waits_behind_it() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine, 1).await;
+        bench.world.chain.refuse_gaps(true);
+        let expires = bench.accept(1, 1_000).await;
+        bench.world.chain.script_sends([SendFault::Lost; 400]);
+        bench.settle().await;
+        bench.blocks(20).await;
+        let waiting = [bench.accept(2, 1_000).await, bench.accept(3, 1_000).await];
+        bench.settle().await;
+        while bench.state(expires).await == State::Carried {
+            bench.block().await;
+        }
+        assert_eq!(bench.state(expires).await, State::Expiring);
+        bench.world.chain.take_sends();
+        bench.blocks(3).await;
+        for id in waiting {
+            assert_eq!(bench.state(id).await, State::Included);
+        }
+        // What comes later has a nonce that is good at once.
+        let later = bench.accept(4, 1_000).await;
+        bench.settle().await;
+        bench.blocks(2).await;
+        assert_eq!(bench.state(later).await, State::Included);
+        assert_eq!(bench.until_ended(expires).await, State::Dropped(FailureCode::WindowElapsed));
+        for id in waiting {
+            assert_eq!(bench.until_ended(id).await, State::Confirmed);
+        }
+        assert_eq!(bench.until_ended(later).await, State::Confirmed);
+        bench.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_nonce_that_nobody_needs_any_more_is_given_to_the_next_transfer() {
+    let mut bench = Bench::on(Engine::Sqlite, 1).await;
+    bench.world.chain.refuse_gaps(true);
+    let expires = bench.accept(1, 1_000).await;
+    bench.world.chain.script_sends([SendFault::Lost; 400]);
+    bench.settle().await;
+    assert_eq!(bench.until_ended(expires).await, State::Dropped(FailureCode::WindowElapsed));
+    bench.world.chain.take_sends();
+    let next = bench.accept(2, 1_000).await;
+    bench.settle().await;
+    bench.block().await;
+    assert_eq!(bench.state(next).await, State::Included);
+    let tries: Vec<(i64, i64)> = bench.attempts().await.into_iter().map(|(_, nonce, nth, ..)| (nonce, nth)).collect();
+    assert!(tries.iter().all(|(nonce, _)| *nonce == 0), "{tries:?}");
+    assert_eq!(bench.until_ended(next).await, State::Confirmed);
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn what_an_empty_sponsor_cannot_carry_is_carried_by_another() {
+    let mut bench = Bench::on(Engine::Sqlite, 2).await;
+    bench.settle().await;
+    let empty = bench.sponsor(0);
+    let all = SimLeg { amount: U256::from(WEALTH), ..SimLeg::native(empty, address(PAYER), 0) };
+    assert_eq!(all.asset, AssetId::Native);
+    let gone = bench.by_hand(vec![all]);
+    bench.world.chain.mine(vec![gone]);
+    bench.follow().await;
+    let mut ids = Vec::new();
+    for n in 0..6 {
+        ids.push(bench.accept(n, 1_000).await);
+    }
+    bench.settle().await;
+    for id in ids {
+        assert_eq!(bench.until_ended(id).await, State::Confirmed);
+    }
+    bench.close().await;
+}

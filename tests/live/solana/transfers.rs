@@ -1,0 +1,343 @@
+//! Money out on Solana, end to end: real programs, the real program with its signer. What was paid is read from the node.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use landfall::time::Clock;
+use landfall_chain::{
+    Address, AssetId, BlockHash, BlockRef, Family, GuardTerms, Guarded, Intent, KeyPath, PayingChain, Route,
+    SignRequest, U256,
+};
+use landfall_signer::{Embedded, Passphrase, Policy, Sendable};
+use serde_json::{Value, json};
+use solana_sdk::pubkey::Pubkey;
+use solana_sdk::signature::{Keypair, Signer as _};
+use uuid::Uuid;
+
+use crate::solana::follower::{CHAIN, source};
+use crate::solana::programs::{MINT_BYTES, TOKEN, TOKEN_2022, Token};
+use crate::solana::stage::{PATIENCE, Stage, listed};
+use crate::stage::{Engine, Service, free_port};
+
+const PASSPHRASE: &str = "correct horse battery staple";
+const SOL: u64 = 1_000_000_000;
+const CHAIN_REF: &str = "solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1";
+
+/// A stage with a keystore, two accounts whose addresses are derived, a token, and sponsors that are funded.
+struct Bench {
+    stage: Stage,
+    service: Option<Service>,
+    client: reqwest::Client,
+    api: String,
+    key: String,
+    token: Token,
+    /// What alice pays from, and what bob is paid at.
+    alice: Pubkey,
+    bob: Pubkey,
+    sponsors: Vec<Pubkey>,
+}
+
+impl Bench {
+    async fn new(engine: Engine, program: (Pubkey, &str)) -> Self {
+        let stage = Stage::new(engine).await;
+        let token = stage.make_token(program.0, MINT_BYTES, |_, _| None).await;
+        let sending = "[transfers]\nsigner = \"keystore:keys\"\npassphrase_file = \"passphrase\"\n";
+        stage.configure(&[], 100, &format!("{}{sending}", listed("TOK", &token, token.decimals, program.1)));
+        let port = free_port();
+        stage.listen(&format!("127.0.0.1:{port}"));
+        let path = stage.folder().join("passphrase");
+        std::fs::write(&path, PASSPHRASE).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        stage.ok(&["signer", "init", "keys", "--passphrase-file", "passphrase", "--print-words-without-asking"]);
+        let scopes = ["key", "create", "--name", "live", "--scope", "read", "--scope", "write", "--scope", "transfers"];
+        let key = stage.ok(&scopes).trim().to_owned();
+        stage.ok(&["identity", "add", "--identity", "house", "--type", "BUSINESS"]);
+        stage.ok(&["sponsor", "add", "--chain", CHAIN.name(), "--count", "2", "--reason", "a test"]);
+        let service = Some(stage.start());
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let (api, nobody, sponsors) = (format!("http://127.0.0.1:{port}"), Pubkey::default(), Vec::new());
+        let mut bench = Bench { stage, service, client, api, key, token, alice: nobody, bob: nobody, sponsors };
+        bench.until_served().await;
+        bench.alice = bench.open("alice").await;
+        bench.bob = bench.open("bob").await;
+        bench.fund().await;
+        bench
+    }
+
+    async fn until_served(&self) {
+        let begun = Instant::now();
+        while self.client.get(format!("{}/v2/assets", self.api)).send().await.is_err() {
+            assert!(begun.elapsed() < PATIENCE, "{}", self.log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn log(&self) -> String {
+        self.service.as_ref().map(Service::log).unwrap_or_default()
+    }
+
+    /// An account with a derived address.
+    async fn open(&self, name: &str) -> Pubkey {
+        let asked = json!({ "request_id": name, "identity_id": "house", "type": "SEGREGATED" });
+        let (status, opened) = self.post("/v2/accounts", &asked).await;
+        assert_eq!(status, 201, "{opened}");
+        opened["addresses"][0]["address"].as_str().unwrap_or_else(|| panic!("{opened}")).parse().unwrap()
+    }
+
+    /// Sponsors have SOL, and alice SOL and tokens.
+    async fn fund(&mut self) {
+        let begun = Instant::now();
+        while self.sponsors.len() < 2 {
+            assert!(begun.elapsed() < PATIENCE, "{}", self.log());
+            let lines = self.stage.ok(&["sponsor", "list", "--json"]);
+            let sponsors = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            self.sponsors = sponsors.filter_map(|sponsor| sponsor["address"].as_str()?.parse().ok()).collect();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        for sponsor in &self.sponsors {
+            self.stage.pay_sol(sponsor, SOL).await;
+        }
+        self.stage.pay_sol(&self.alice, SOL).await;
+        self.stage.pay(&self.token, &self.alice, 10_000_000).await;
+        self.stage.until_status("1", "CONFIRMED").await;
+        self.stage.until_status("10", "CONFIRMED").await;
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let request = self.client.post(format!("{}{path}", self.api)).bearer_auth(&self.key);
+        answered(request.header("content-type", "application/json").body(body.to_string())).await
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let (status, body) = answered(self.client.get(format!("{}{path}", self.api)).bearer_auth(&self.key)).await;
+        assert_eq!(status, 200, "{body}");
+        body
+    }
+
+    /// Asks for a transfer of alice's, until what she has is known.
+    async fn send(&self, nth: u32, (symbol, amount): (&str, &str), to: &Pubkey) -> String {
+        let accounts = self.get("/v2/accounts").await;
+        let is_alices = |account: &&Value| account["addresses"][0]["address"] == self.alice.to_string();
+        let alice = accounts["accounts"].as_array().unwrap().iter().find(is_alices).unwrap()["id"].clone();
+        let body = json!({
+            "request_id": format!("00000000-0000-4000-8000-{nth:012}"),
+            "account_id": alice,
+            "currency_symbol": symbol,
+            "amount": amount,
+            "address_destination": { "address": to.to_string(), "chain": CHAIN.name() },
+        });
+        let begun = Instant::now();
+        loop {
+            let (status, answer) = self.post("/v2/crypto/transfers", &body).await;
+            if status == 201 {
+                return answer["id"].as_str().unwrap().to_owned();
+            }
+            assert!(status == 503 && begun.elapsed() < PATIENCE, "{status} {answer}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    fn explained(&self, id: &str) -> Value {
+        serde_json::from_str(&self.stage.ok(&["transfer", "explain", id, "--json"])).unwrap()
+    }
+
+    async fn until_confirmed(&self, id: &str) -> Value {
+        let begun = Instant::now();
+        loop {
+            let transfer = self.get(&format!("/v2/crypto/transfers/{id}")).await;
+            if transfer["status"] == "CONFIRMED" {
+                return transfer;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{transfer:#}\n{:#}\n{}", self.explained(id), self.log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// What the receiver was sent of a transfer, in the order in which it came.
+    fn events(&self, id: &str) -> Vec<String> {
+        let log = self.stage.receiver.log();
+        let of = log.iter().filter(|received| received.field("id") == id);
+        let stage_of = |received: &landfall::receiver::Received| match received.field("stage") {
+            "" => received.field("status").to_owned(),
+            stage => stage.to_owned(),
+        };
+        of.map(stage_of).collect()
+    }
+
+    /// What the signer was asked to sign for a transfer, made from what is on record of it.
+    fn intent(&self, id: &str, (asset, route): (AssetId, Route), to: &Pubkey, amount: u64) -> Intent {
+        Intent {
+            transfer_id: *id.parse::<Uuid>().unwrap().as_bytes(),
+            chain_ref: CHAIN_REF.to_owned(),
+            route,
+            asset,
+            payer: of(&self.alice),
+            destination: of(to),
+            amount: U256::from(amount),
+            deadline: self.explained(id)["intents"][0]["deadline"].as_u64().unwrap(),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sol_and_a_token_are_paid_once_on_sqlite() {
+    are_paid_once(Engine::Sqlite, (TOKEN, "spl_token")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sol_and_a_token_of_token_2022_are_paid_once_on_postgresql() {
+    are_paid_once(Engine::Postgres, (TOKEN_2022, "token_2022")).await;
+}
+
+async fn are_paid_once(engine: Engine, program: (Pubkey, &str)) {
+    let bench = Bench::new(engine, program).await;
+    let (cluster, token) = (&bench.stage.cluster, bench.token);
+    let before = cluster.lamports(&bench.alice).await;
+    // To an account of ours, which has no account of the token yet.
+    let of_token = bench.send(1, ("TOK", "2.5"), &bench.bob).await;
+    let shown = bench.until_confirmed(&of_token).await;
+    assert_ne!(shown["transaction_hash"], "");
+    assert_eq!(cluster.tokens(&token.ata(&bench.bob)).await, 2_500_000);
+    assert_eq!(cluster.tokens(&token.ata(&bench.alice)).await, 7_500_000);
+    assert_eq!(cluster.lamports(&bench.alice).await, before, "she paid for nothing else");
+    // To somebody who is not there yet.
+    let carol = Keypair::new().pubkey();
+    let of_sol = bench.send(2, ("SOL", "0.25"), &carol).await;
+    bench.until_confirmed(&of_sol).await;
+    assert_eq!(cluster.lamports(&carol).await, SOL / 4);
+    assert_eq!(cluster.lamports(&bench.alice).await, before - SOL / 4);
+    for id in [&of_token, &of_sol] {
+        let is_reported = |events: &Vec<String>| events.len() >= 3;
+        let events = bench.stage.until("three events", || bench.events(id), is_reported).await;
+        assert_eq!(events, ["SUBMITTED", "INCLUDED", "CONFIRMED"]);
+    }
+    are_not_signed(&bench, &token).await;
+    let deposit = bench.stage.until_status("2.5", "CONFIRMED").await;
+    assert_eq!(deposit["transaction_hash"], shown["transaction_hash"], "what left alice came to bob");
+    a_second_attempt_pays_nothing(bench, (&of_token, &of_sol), &carol).await;
+}
+
+/// What would be lost or refused: it is not signed, and said why.
+async fn are_not_signed(bench: &Bench, token: &Token) {
+    let bobs = token.ata(&bench.bob);
+    let cases = [
+        ("TOK", "0.1", bobs, format!("is a token account; send to the wallet that owns it, {}", bench.bob)),
+        ("TOK", "0.1", token.ata(&Keypair::new().pubkey()), "no key can have it; send to a wallet".to_owned()),
+        ("SOL", "0.0001", Keypair::new().pubkey(), "would have 100000 lamports, and must have at least".to_owned()),
+        ("SOL", "0.7499", bench.bob, "would keep 100000 lamports, and must keep none or at least".to_owned()),
+    ];
+    for (nth, (symbol, amount, to, words)) in (3..).zip(cases) {
+        let id = bench.send(nth, (symbol, amount), &to).await;
+        let begun = Instant::now();
+        while !bench.log().contains(&words) {
+            assert!(begun.elapsed() < PATIENCE, "{words}: {}", bench.log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(bench.explained(&id)["intents"], json!([]), "{words}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recipient_that_demands_a_memo_is_paid_with_one() {
+    let bench = Bench::new(Engine::Sqlite, (TOKEN_2022, "token_2022")).await;
+    let (token, carol) = (bench.token, Keypair::new());
+    let payer = bench.stage.cluster.payer.pubkey();
+    let demand = token.demand_memos(&payer, &carol.pubkey());
+    let calls = [&[token.make_ata(&payer, &carol.pubkey())][..], &demand].concat();
+    bench.stage.send(&calls, &[&carol]).await;
+    let id = bench.send(1, ("TOK", "2.5"), &carol.pubkey()).await;
+    let shown = bench.until_confirmed(&id).await;
+    let cluster = &bench.stage.cluster;
+    assert_eq!(cluster.tokens(&token.ata(&carol.pubkey())).await, 2_500_000);
+    let how = json!([shown["transaction_hash"], { "encoding": "json", "maxSupportedTransactionVersion": 0 }]);
+    let landed = cluster.rpc("getTransaction", how).await;
+    assert!(landed["meta"]["logMessages"].to_string().contains(&id), "the memo is the transfer's id: {landed}");
+}
+
+/// With the very signer, when the service has ended: another attempt of each transfer, on a newer blockhash.
+async fn a_second_attempt_pays_nothing(mut bench: Bench, (of_token, of_sol): (&str, &str), carol: &Pubkey) {
+    let (code, _) = bench.service.take().unwrap().stop();
+    assert_eq!(code, Some(0));
+    let mint = of(&bench.token.mint);
+    let of_tok = (AssetId::Token(mint), Route::Guard { program: Some(of(&bench.token.program)), decimals: 6 });
+    let native = (AssetId::Native, Route::Guard { program: None, decimals: 9 });
+    let assets = vec![of_tok.clone(), native.clone()];
+    let policy = Policy::new([Sendable { chain_ref: CHAIN_REF.to_owned(), assets, cost_max: 10_000_000 }]);
+    let passphrase = Passphrase::from_file(&bench.stage.folder().join("passphrase")).unwrap();
+    let clock = Clock::system();
+    let now = move || u64::try_from(clock.now().0 / 1_000_000).unwrap();
+    let keys = bench.stage.folder().join("keys");
+    let signer = Embedded::open(&keys, &passphrase, policy, Arc::new(now)).unwrap();
+    let intents = [bench.intent(of_token, of_tok, &bench.bob, 2_500_000), bench.intent(of_sol, native, carol, SOL / 4)];
+    let accounts = bench.stage.ok(&["account", "list", "--json"]);
+    let is_alices = |line: &&str| line.contains(&bench.alice.to_string());
+    let account: Value = serde_json::from_str(accounts.lines().find(is_alices).unwrap()).unwrap();
+    let payer = KeyPath::of_wallet(Family::Solana, account["id"].as_str().unwrap(), "");
+    let path = KeyPath::of_sponsor(Family::Solana, CHAIN_REF, 0);
+    let cluster = &bench.stage.cluster;
+    for intent in intents {
+        let guard = Pubkey::try_from(intent.guard().unwrap().as_bytes()).unwrap();
+        let rent = cluster.rent(0).await;
+        assert_eq!(cluster.lamports(&guard).await, rent, "the guard stands");
+        let blockhash = BlockHash(cluster.blockhash().await.to_bytes());
+        let terms = GuardTerms { blockhash, rent, compute_limit: 100_000, compute_price: 0, memo: false };
+        let guarded = Guarded { sponsor: of(&bench.sponsors[0]), intent: intent.clone(), terms };
+        let request = SignRequest::Guarded { path, payer, guarded };
+        let signed = landfall_chain::Signer::sign(&signer, &[request]).await.unwrap().pop().unwrap().unwrap();
+        let how = json!({ "encoding": "base64", "skipPreflight": true });
+        cluster.rpc("sendTransaction", json!([STANDARD.encode(&signed.bytes), how])).await;
+        let begun = Instant::now();
+        let status = loop {
+            let asked = json!([[signed.tx.unwrap().to_string()]]);
+            let status = cluster.rpc("getSignatureStatuses", asked).await["value"][0].take();
+            if !status.is_null() {
+                break status;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it did not land");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        assert_eq!(status["err"], json!({ "InstructionError": [0, { "Custom": 0 }] }), "the guard is in use: {status}");
+        makers_are_found(&bench, &intent).await;
+    }
+    assert_eq!(cluster.tokens(&bench.token.ata(&bench.bob)).await, 2_500_000, "once");
+    assert_eq!(cluster.lamports(carol).await, SOL / 4, "once");
+}
+
+/// Who made a guard: the payer's own key, or somebody who sent lamports to its address.
+async fn makers_are_found(bench: &Bench, paid: &Intent) {
+    let cluster = &bench.stage.cluster;
+    let source = source(cluster, &landfall_solana::network(CHAIN).unwrap());
+    let maker = async |intent: &Intent| {
+        let begun = Instant::now();
+        loop {
+            let at = BlockRef { number: 0, hash: BlockHash([0; 32]) };
+            if let Ok(Some(maker)) = source.maker(intent, &at).await {
+                return maker;
+            }
+            assert!(begun.elapsed() < PATIENCE, "nobody made it");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    assert!(maker(paid).await.is_payers);
+    let mut never = paid.clone();
+    never.transfer_id[0] ^= 0xff;
+    let guard = Pubkey::try_from(never.guard().unwrap().as_bytes()).unwrap();
+    let landed = bench.stage.pay_sol(&guard, SOL / 100).await;
+    // More of it changes nothing.
+    bench.stage.pay_sol(&guard, SOL / 50).await;
+    let stranger = maker(&never).await;
+    assert_eq!((stranger.tx, stranger.is_payers), (landed.tx, false));
+}
+
+fn of(key: &Pubkey) -> Address {
+    Address::Solana(key.to_bytes())
+}
+
+async fn answered(request: reqwest::RequestBuilder) -> (u16, Value) {
+    let answer = request.send().await.unwrap();
+    let status = answer.status().as_u16();
+    (status, serde_json::from_str(&answer.text().await.unwrap()).unwrap())
+}
