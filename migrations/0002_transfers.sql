@@ -284,8 +284,10 @@ CREATE TABLE prices (
     observed_us BIGINT NOT NULL,
     -- USD for one major unit, as text.
     usd TEXT NOT NULL,
-    -- 'table': a person set it.
+    -- 'table': a person set it. 'http': it was read from a URL.
     source TEXT NOT NULL,
+    -- Until when another one is expected, if any is.
+    good_until_us BIGINT,
     PRIMARY KEY (symbol, observed_us)
 );
 

@@ -30,6 +30,7 @@ use crate::config::{Config, NotConfigured};
 use crate::delivery::{Delivery, Nats};
 use crate::feed::Numberer;
 use crate::health::Started;
+use crate::prices::PriceReader;
 use crate::store::{Db, OpenError};
 use crate::time::Clock;
 use crate::{health, random};
@@ -124,6 +125,10 @@ impl App {
         // The name of this process among the processes on the same store.
         let owner = format!("{:032x}", u128::from_ne_bytes(random::bytes()));
         deliver(config, &db, &clock, &owner, &mut workers).await?;
+        if let Some(feed) = config.prices.clone() {
+            let reader = PriceReader::new(feed, db.clone())?;
+            workers.spawn_turning("prices", |clock, pulse, stop| reader.run(clock, pulse, stop));
+        }
         let numberer = Numberer::new(db.clone(), owner.clone());
         workers.spawn_turning("feed", |clock, pulse, stop| numberer.run(clock, pulse, stop));
         for chain in chains {

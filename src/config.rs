@@ -7,6 +7,7 @@
 mod chain;
 mod family;
 mod nats;
+mod prices;
 mod transfers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,7 @@ use crate::config::transfers::TransfersSection;
 use crate::delivery::NatsOptions;
 use crate::gas::OverCredit;
 use crate::key::Environment;
+use crate::prices::PriceFeed;
 use crate::secrets::{WRITTEN, is_doubtful};
 use crate::store::StoreUrl;
 
@@ -63,6 +65,8 @@ pub struct Config {
     pub over_credit: OverCredit,
     /// A payment of native currency to its recipient may take so much gas; `None`: as is usual.
     pub recipient_gas_max: Option<NonZeroU64>,
+    /// Where prices of native currencies are read; without it a person sets them.
+    pub prices: Option<PriceFeed>,
     pub chains: BTreeMap<Chain, ChainConfig>,
     /// Chains that were followed once and are given up for good.
     pub retired: BTreeSet<Chain>,
@@ -255,7 +259,13 @@ impl File {
         let delegation = self.transfers.as_ref().map(|section| section.delegation).unwrap_or_default();
         let over_credit = self.transfers.as_ref().map(|section| section.over_credit).unwrap_or_default();
         let recipient_gas_max = self.transfers.as_ref().and_then(|section| section.recipient_gas_max);
-        let signer = self.transfers.map(|section| section.check(folder, &store, environment)).transpose()?;
+        let (signer, prices) = match self.transfers {
+            Some(section) => {
+                let (signer, prices) = section.check(folder, &store, environment)?;
+                (Some(signer), prices)
+            }
+            None => (None, None),
+        };
         Ok(Config {
             store,
             api_listen: self.api.listen,
@@ -271,6 +281,7 @@ impl File {
             delegation,
             over_credit,
             recipient_gas_max,
+            prices,
             chains,
             retired,
         })

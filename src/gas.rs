@@ -19,7 +19,7 @@ pub const GRANT: Usd = Usd(100_000_000);
 /// Decimals of [`Usd`].
 const USD_DECIMALS: u8 = 6;
 /// Decimals of [`Price`]: cheap currencies cost fractions of a millionth.
-const PRICE_DECIMALS: u8 = 12;
+pub const PRICE_DECIMALS: u8 = 12;
 /// No currency costs so many USD.
 const PRICE_USD_MAX: u64 = 1_000_000_000;
 
@@ -45,6 +45,8 @@ pub struct Observation {
 pub enum PriceSource {
     /// A person set it.
     Table,
+    /// It was read from a URL.
+    Http,
 }
 
 /// Why a text is no price.
@@ -188,6 +190,12 @@ impl Price {
         let scaled = amount.saturating_mul(self.0).div_ceil(unit).div_ceil(finer);
         Usd(u64::try_from(scaled).unwrap_or(u64::MAX).min(ENTRY_MICRO_USD_MAX))
     }
+
+    /// Whether it is at least so many times `other`, or `other` so many times this one.
+    pub fn is_times(self, other: Price, times: u64) -> bool {
+        let times = U256::from(times);
+        self.0 >= other.0 * times || other.0 >= self.0 * times
+    }
 }
 
 /// A decimal of USD.
@@ -208,12 +216,13 @@ impl FromStr for Price {
 }
 
 impl PriceSource {
-    const ALL: [PriceSource; 1] = [PriceSource::Table];
+    const ALL: [PriceSource; 2] = [PriceSource::Table, PriceSource::Http];
 
     /// The name that is stored and shown.
     pub const fn name(self) -> &'static str {
         match self {
             PriceSource::Table => "table",
+            PriceSource::Http => "http",
         }
     }
 }

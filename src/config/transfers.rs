@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::config::prices::PricesSection;
 use crate::config::{ConfigError, key};
 use crate::gas::OverCredit;
 use crate::key::Environment;
+use crate::prices::PriceFeed;
 use crate::store::StoreUrl;
 
 /// Who holds the keys.
@@ -53,11 +55,23 @@ pub(super) struct TransfersSection {
     pub(super) over_credit: OverCredit,
     #[serde(default)]
     pub(super) recipient_gas_max: Option<NonZeroU64>,
+    #[serde(default)]
+    prices: Option<PricesSection>,
 }
 
 impl TransfersSection {
     /// The section, if its keys fit together and to the rest. Relative paths start in `folder`.
     pub(super) fn check(
+        mut self,
+        folder: &Path,
+        store: &StoreUrl,
+        environment: Environment,
+    ) -> Result<(SignerConfig, Option<PriceFeed>), ConfigError> {
+        let prices = self.prices.take().map(PricesSection::check).transpose()?;
+        Ok((self.signer(folder, store, environment)?, prices))
+    }
+
+    fn signer(
         self,
         folder: &Path,
         store: &StoreUrl,
@@ -211,7 +225,7 @@ mod tests {
             ("signer = \"keystore:keys\"\npassphrase_file = \"${KEY}\\n\"".to_owned(), no_file),
             (
                 "signer = \"keystore:keys\"\npassphrase = \"${KEY}\"".to_owned(),
-                "transfers.passphrase: unknown field `passphrase`, expected one of `signer`, `passphrase_file`, `delegation`, `over_credit`, `recipient_gas_max`",
+                "transfers.passphrase: unknown field `passphrase`, expected one of `signer`, `passphrase_file`, `delegation`, `over_credit`, `recipient_gas_max`, `prices`",
             ),
         ];
         for (keys, expected) in cases {

@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 
 /// A signer that has been away for longer is an alarm.
 const AWAY_MAX: Duration = Duration::from_secs(5 * 60);
-/// What has waited for a price for longer is an alarm.
+/// What has waited for a price for longer, and a price that is older than it may be for longer, is an alarm.
 const UNPRICED_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// What is reported of sending on a chain; nothing where nobody sends or wants to.
@@ -44,6 +44,8 @@ pub struct GasReport {
     /// How many entries of the ledger wait for a price, and for how long the oldest has.
     pub unpriced: u64,
     pub unpriced_secs: Option<u64>,
+    /// For how long the price is older than it may be; null while it is not, and where a person sets it.
+    pub stale_secs: Option<u64>,
 }
 
 impl Sending {
@@ -96,20 +98,27 @@ impl GasReport {
     ) -> Result<Self, StoreError> {
         let price = prices::of_moment(connection, symbol, now).await?;
         let (unpriced, since) = gas_ledger::unpriced_since(connection, chain).await?;
+        let good_until = prices::good_until(connection, symbol).await?.filter(|until| *until < now);
         Ok(GasReport {
             symbol: symbol.to_owned(),
             usd: price.as_ref().map(|observed| observed.price.to_string()),
             price_secs: price.map(|observed| now.since(observed.at).as_secs()),
             unpriced,
             unpriced_secs: since.map(|since| now.since(since).as_secs()),
+            stale_secs: good_until.map(|until| now.since(until).as_secs()),
         })
     }
 
     pub(super) fn alarm(&self) -> Option<String> {
-        let GasReport { symbol, unpriced, unpriced_secs, .. } = self;
-        let is_late = unpriced_secs.is_some_and(|secs| secs > UNPRICED_MAX.as_secs());
-        is_late.then(|| {
-            format!("{unpriced} entries of the gas ledger wait for a price: `landfall gas price set {symbol}`")
+        let GasReport { symbol, unpriced, unpriced_secs, stale_secs, .. } = self;
+        let is_late = |secs: &Option<u64>| secs.is_some_and(|secs| secs > UNPRICED_MAX.as_secs());
+        if is_late(unpriced_secs) {
+            let what = "entries of the gas ledger wait for a price";
+            return Some(format!("{unpriced} {what}: `landfall gas price set {symbol}`"));
+        }
+        is_late(stale_secs).then(|| {
+            let what = "is older than `transfers.prices.max_age_secs`";
+            format!("the price of {symbol} {what}: see the log, or `landfall gas price set {symbol}`")
         })
     }
 }
@@ -129,14 +138,19 @@ mod tests {
         assert_eq!(away(300).alarm(), None);
         let alarm = "the signer does not answer, so nothing is signed: no socket";
         assert_eq!(away(301).alarm().as_deref(), Some(alarm));
-        let gas = |unpriced_secs| GasReport {
+        let gas_of = |unpriced_secs, stale_secs| GasReport {
             symbol: "ETH".to_owned(),
             usd: None,
             price_secs: None,
             unpriced: 2,
             unpriced_secs,
+            stale_secs,
         };
+        let gas = |secs| gas_of(secs, None);
         assert_eq!([None, Some(300)].map(|secs| gas(secs).alarm()), [None, None]);
+        assert_eq!(gas_of(None, Some(300)).alarm(), None);
+        let alarm = "the price of ETH is older than `transfers.prices.max_age_secs`: see the log, or `landfall gas price set ETH`";
+        assert_eq!(gas_of(None, Some(301)).alarm().as_deref(), Some(alarm));
         let alarm = "2 entries of the gas ledger wait for a price: `landfall gas price set ETH`";
         assert_eq!(gas(Some(301)).alarm().as_deref(), Some(alarm));
     }

@@ -40,7 +40,7 @@ impl Operator<'_> {
         }
         let mut tx = self.begin(db).await?;
         let observation = Observation { symbol: symbol.to_owned(), price, source: PriceSource::Table, at: self.now };
-        prices::insert(&mut tx, &observation).await?;
+        prices::insert(&mut tx, &observation, None).await?;
         self.record(&mut tx, "set_price", &format!("{symbol} {price}")).await?;
         Ok(tx.commit().await?)
     }

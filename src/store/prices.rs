@@ -10,9 +10,10 @@ use crate::time::Timestamp;
 
 statements! {
     // Of two in one microsecond the later row would not be the newer one: the second waits for the next moment.
-    INSERT = "INSERT INTO prices (symbol, observed_us, usd, source) VALUES ($1, $2, $3, $4)";
+    INSERT = "INSERT INTO prices (symbol, observed_us, usd, source, good_until_us) VALUES ($1, $2, $3, $4, $5)";
     LAST = "SELECT symbol, observed_us, usd, source FROM prices WHERE symbol = $1 AND observed_us <= $2 ORDER BY observed_us DESC LIMIT 1";
     NEXT = "SELECT symbol, observed_us, usd, source FROM prices WHERE symbol = $1 AND observed_us > $2 ORDER BY observed_us LIMIT 1";
+    GOOD_UNTIL = "SELECT good_until_us FROM prices WHERE symbol = $1 ORDER BY observed_us DESC LIMIT 1";
     NEWEST = "SELECT symbol, observed_us, usd, source FROM prices AS p \
               WHERE observed_us = (SELECT MAX(n.observed_us) FROM prices AS n WHERE n.symbol = p.symbol) ORDER BY symbol";
 }
@@ -25,9 +26,15 @@ struct Row {
     source: String,
 }
 
-pub async fn insert(tx: &mut Tx, observation: &Observation) -> Result<(), StoreError> {
+/// Records a price. `good_until` is when another one is expected, if any is.
+pub async fn insert(
+    tx: &mut Tx,
+    observation: &Observation,
+    good_until: Option<Timestamp>,
+) -> Result<(), StoreError> {
     let Observation { symbol, price, source, at } = observation;
-    let inserted = execute!(tx, INSERT, symbol, at.0, price.to_string(), source.name())?;
+    let until = good_until.map(|until| until.0);
+    let inserted = execute!(tx, INSERT, symbol, at.0, price.to_string(), source.name(), until)?;
     expect_one("record a price", inserted)
 }
 
@@ -42,6 +49,12 @@ pub async fn of_moment(
         None => fetch_optional!(connection, Row, NEXT, symbol, at.0)?,
     };
     row.map(Observation::try_from).transpose()
+}
+
+/// When another price than the newest one is expected, if any is.
+pub async fn good_until(connection: &mut impl Connection, symbol: &str) -> Result<Option<Timestamp>, StoreError> {
+    let row = fetch_optional!(connection, (Option<i64>,), GOOD_UNTIL, symbol)?;
+    Ok(row.and_then(|(until,)| until).map(Timestamp))
 }
 
 /// The newest price of each currency.

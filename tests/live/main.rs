@@ -40,6 +40,7 @@ mod schemathesis;
 mod solana;
 mod stage;
 mod tls;
+mod torture;
 mod traces;
 mod transfers;
 mod unexplained;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use sqlx::Connection;
 use tempfile::TempDir;
@@ -11,13 +12,40 @@ use tokio::net::TcpSocket;
 
 use crate::stage::{kept_port, variable};
 
+/// PostgreSQL's code for a database that somebody is connected to.
+const OBJECT_IN_USE: &str = "55006";
+const PATIENCE_SECS: u32 = 30;
+
 /// The URL of a database that nobody else uses.
 pub(crate) async fn fresh_database() -> String {
+    database("").await
+}
+
+/// The URL of a copy of the database at `url`, to which nobody is connected.
+pub(crate) async fn copied_database(url: &str) -> String {
+    let (_, name) = url.rsplit_once('/').unwrap();
+    database(&format!("TEMPLATE {name}")).await
+}
+
+async fn database(options: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let server = variable("LANDFALL_TEST_POSTGRES");
     let name = format!("live_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let mut admin = sqlx::PgConnection::connect(&server).await.unwrap();
-    sqlx::query(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut admin).await.unwrap();
+    let create = format!("CREATE DATABASE {name} {options}");
+    // The server may not have seen yet that a process that was killed is gone.
+    for _ in 0..PATIENCE_SECS {
+        let created = sqlx::query(sqlx::AssertSqlSafe(create.clone())).execute(&mut admin).await;
+        match created {
+            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(OBJECT_IN_USE) => {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            created => {
+                created.unwrap();
+                break;
+            }
+        }
+    }
     admin.close().await.unwrap();
     let (base, _) = server.rsplit_once('/').unwrap();
     format!("{base}/{name}")

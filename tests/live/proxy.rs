@@ -1,5 +1,5 @@
-//! A proxy before a node, for what anvil has no setting for: it may be slow, and may know no method of `debug` and
-//! `trace`, or lie in them.
+//! A proxy before a node, for what anvil has no setting for: it may be slow, lose what the node answers to those who hand
+//! it transactions, and may know no method of `debug` and `trace`, or lie in them.
 //!
 //! anvil 1.7.1 answers nothing any more once a block was mined while it answered `debug_traceBlockByHash`: it takes a
 //! read lock twice, and the miner waits for the lock in between. (With traces asked for without a pause it lasted some
@@ -43,6 +43,7 @@ struct Behind {
 #[derive(Clone, Default)]
 struct Manner {
     latency: Duration,
+    loses_answers: bool,
     refuses_traces: bool,
     lie_in_traces: Option<Lie>,
 }
@@ -83,6 +84,11 @@ impl Proxy {
         self.behind.manner.lock().unwrap().latency = latency;
     }
 
+    /// Whether nobody learns what became of a transaction that he hands to the node.
+    pub(crate) fn lose_answers(&self, loses: bool) {
+        self.behind.manner.lock().unwrap().loses_answers = loses;
+    }
+
     /// Whether the methods of two namespaces do not exist here.
     pub(crate) fn refuse_traces(&self, refuses: bool) {
         self.behind.manner.lock().unwrap().refuses_traces = refuses;
@@ -112,7 +118,7 @@ impl Behind {
 
 /// Answers what is refused itself, and has the rest answered.
 async fn forward(State(behind): State<Arc<Behind>>, body: String) -> String {
-    let Manner { latency, refuses_traces, lie_in_traces } = behind.manner.lock().unwrap().clone();
+    let Manner { latency, loses_answers, refuses_traces, lie_in_traces } = behind.manner.lock().unwrap().clone();
     tokio::time::sleep(latency).await;
     let asked: Value = serde_json::from_str(&body).unwrap();
     let calls = asked.as_array().cloned().unwrap_or_else(|| vec![asked.clone()]);
@@ -127,6 +133,9 @@ async fn forward(State(behind): State<Arc<Behind>>, body: String) -> String {
             continue;
         }
         let mut answer = behind.ask(call.to_string(), is_of_traces).await;
+        if loses_answers && method == "eth_sendRawTransaction" {
+            return String::new();
+        }
         if let (true, Some(Lie { payee, instead })) = (is_of_traces, &lie_in_traces) {
             answer = answer.replace(payee, instead);
         }

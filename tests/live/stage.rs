@@ -348,6 +348,13 @@ pub(crate) fn full() -> bool {
     full.is_ok_and(|value| value == "1")
 }
 
+/// The first seed of this run: `LANDFALL_SEED`, which `scripts/test` takes from the commit; else 0.
+pub(crate) fn given_seed() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
+    let seed = std::env::var("LANDFALL_SEED");
+    seed.map_or(0, |seed| seed.parse().unwrap())
+}
+
 /// The program.
 pub(crate) fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_landfall")

@@ -22,10 +22,10 @@ pub(crate) struct Bench {
     pub(crate) stage: Stage,
     pub(crate) service: Option<Service>,
     /// The process that has the keys, where it is one of its own.
-    signer: Option<Service>,
+    pub(crate) signer: Option<Service>,
     client: reqwest::Client,
-    api: String,
-    key: String,
+    pub(crate) api: String,
+    pub(crate) key: String,
     /// What alice pays from.
     pub(crate) alice: Address,
     sponsors: Vec<Address>,
@@ -48,7 +48,7 @@ impl Bench {
         Bench::signing_by(stage, keystore).await
     }
 
-    async fn signing_by(stage: Stage, signer: &str) -> Self {
+    pub(crate) async fn signing_by(stage: Stage, signer: &str) -> Self {
         let port = free_port();
         stage.replace_in_config("[api]\nlisten = \"127.0.0.1:0\"", &format!("[api]\nlisten = \"127.0.0.1:{port}\""));
         stage.replace_in_config("[chains.", &format!("[transfers]\n{signer}\n[chains."));
@@ -219,7 +219,7 @@ impl Bench {
     }
 
     /// What the sponsors have together of the native currency.
-    async fn sponsors_have(&self) -> U256 {
+    pub(crate) async fn sponsors_have(&self) -> U256 {
         let mut sum = U256::ZERO;
         for sponsor in &self.sponsors {
             sum += self.stage.node.balance(sponsor).await.unwrap();

@@ -289,7 +289,15 @@ impl Follower {
             self.now = self.now.plus(FAILED_GRACE);
         }
         // What the last grace decided.
-        self.rest().await
+        self.rest().await?;
+        // Nothing is FAILED while an endpoint that may know is on a pause of its own.
+        let begun = Instant::now();
+        while self.audit().await.undecided > 0 && begun.elapsed() < REST_MAX {
+            self.now = self.now.plus(STEP);
+            tokio::time::sleep(PAUSE).await;
+            self.tick().await.map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     /// Whether what the chain calls final is final on record too, and every connected block is traced.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use landfall_chain::{Chain, Family};
 
 /// Each room and the rooms it may name, lowest floor first.
-const ROOMS: [(&str, &str); 38] = [
+const ROOMS: [(&str, &str); 39] = [
     // 2: pure. Each names only what stands before it; randomness is an argument.
     ("amount", ""),
     ("time", ""),
@@ -56,6 +56,8 @@ const ROOMS: [(&str, &str); 38] = [
     ("sender", "time deposit event request identity account gas transfer incident store lease"),
     ("delivery", "amount time deposit event request identity account key webhook store resolver"),
     ("feed", "time store lease"),
+    // Reads what native currencies cost; the sender finds it in the store.
+    ("prices", "time gas store"),
     // What a client has at the other end of a webhook; it knows neither store nor delivery.
     ("receiver", "time event webhook"),
     (
@@ -71,12 +73,12 @@ const ROOMS: [(&str, &str); 38] = [
     // Between 4 and 5: reads into the settings of the rooms below, opens nothing.
     (
         "config",
-        "amount time secrets deposit event request identity account gas key webhook store registry watcher sender delivery api health",
+        "amount time secrets deposit event request identity account gas key webhook store registry watcher sender delivery prices api health",
     ),
     // 5: the composition root.
     (
         "app",
-        "amount time random deposit event request identity account key webhook store resolver registry watcher sender delivery feed api health doctor config",
+        "amount time random deposit event request identity account key webhook store resolver registry watcher sender delivery feed prices api health doctor config",
     ),
     // 6: the program.
     ("telemetry", ""),
