@@ -12,9 +12,12 @@ CREATE TABLE wallets (
     path TEXT NOT NULL,
     key_id TEXT NOT NULL,
     created_us BIGINT NOT NULL,
+    -- Since when it signs nothing, because something left it that no signature of ours explains; NULL where it signs.
+    quarantined_us BIGINT,
     PRIMARY KEY (family, address),
     UNIQUE (account_id, family, tag)
 );
+CREATE INDEX wallets_quarantined ON wallets (family, address) WHERE quarantined_us IS NOT NULL;
 
 CREATE TABLE transfers (
     id TEXT NOT NULL PRIMARY KEY,
@@ -249,6 +252,27 @@ CREATE TABLE marks (
 );
 CREATE INDEX marks_intent ON marks (chain, payer, intent_key);
 CREATE INDEX marks_unknown ON marks (chain, block_hash) WHERE is_unknown;
+
+-- Transactions by which something left a wallet or a sponsor, and that no attempt on record explained when their block was
+-- recorded. They wait for finality: the sender finds what explains them, or quarantines the address.
+CREATE TABLE spends (
+    chain TEXT NOT NULL,
+    block_hash {{blob}} NOT NULL,
+    block_number BIGINT NOT NULL,
+    tx_id {{blob}} NOT NULL,
+    spender {{blob}} NOT NULL,
+    -- Of the spender, where it paid for the transaction and its chain counts nonces.
+    nonce BIGINT,
+    PRIMARY KEY (chain, block_hash, tx_id, spender)
+);
+CREATE INDEX spends_number ON spends (chain, block_number);
+
+-- Transactions of sponsors that the signer's journal has, and that no attempt on record is: another store asked for them.
+CREATE TABLE journal_txs (
+    chain TEXT NOT NULL,
+    tx_id {{blob}} NOT NULL,
+    PRIMARY KEY (chain, tx_id)
+);
 
 -- What operators allow to be sent. A policy that is removed is kept, to be shown.
 CREATE TABLE policies (

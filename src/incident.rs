@@ -38,6 +38,8 @@ pub enum IncidentKind {
     BalanceShort,
     /// The store knows less than the signer's journal, or than blocks show of our wallets: it may be an old copy.
     StoreBehind,
+    /// Something left a wallet or a sponsor that no signature of ours explains. It names the address and the asset.
+    ForeignSpend,
 }
 
 /// Something that a person must check.
@@ -64,7 +66,7 @@ pub struct Incident {
 }
 
 impl IncidentKind {
-    const ALL: [IncidentKind; 11] = [
+    const ALL: [IncidentKind; 12] = [
         IncidentKind::PostFinalityReorg,
         IncidentKind::DeepReorg,
         IncidentKind::OverCredited,
@@ -76,6 +78,7 @@ impl IncidentKind {
         IncidentKind::AssetMismatch,
         IncidentKind::BalanceShort,
         IncidentKind::StoreBehind,
+        IncidentKind::ForeignSpend,
     ];
 
     /// The name that is stored and shown.
@@ -92,6 +95,7 @@ impl IncidentKind {
             IncidentKind::AssetMismatch => "asset_mismatch",
             IncidentKind::BalanceShort => "balance_short",
             IncidentKind::StoreBehind => "store_behind",
+            IncidentKind::ForeignSpend => "foreign_spend",
         }
     }
 }

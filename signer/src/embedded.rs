@@ -1,7 +1,8 @@
 //! The signer inside of the process: keystore, journal and policy behind the port.
 //!
-//! Promises: a batch is journaled with one write before the first of it is signed; where that fails, nothing is. A call
-//! that is dropped runs to its end: then its entries are there, and asking again gives the same bytes.
+//! Promises: a batch is journaled with one write before any signature of it leaves; where that fails, none does. The entry
+//! of a transaction has its id, by which others recognize it. A call that is dropped runs to its end: then its entries are
+//! there, and asking again gives the same bytes.
 
 use std::fmt;
 use std::path::Path;
@@ -11,10 +12,10 @@ use coins_bip32::ecdsa::SigningKey;
 use ed25519_dalek::Signer as _;
 use landfall_chain::{
     Address, Authorization, Carrier, Guarded, Intent, JournalPage, KeyPath, Refusal, Route, SIGN_REQUESTS_MAX,
-    SignRequest, Signed, Signer, SignerUnavailable, Signing, with_causes,
+    SignRequest, Signed, Signer, SignerUnavailable, Signing, TxId, with_causes,
 };
-use landfall_evm::pay::{UnsignedCarrier, authorization_digest, carrier as unsigned_carrier, intent_digest, signer_of};
-use landfall_solana::pay::{UnsignedGuarded, guarded as unsigned_guarded};
+use landfall_evm::pay::{authorization_digest, carrier as unsigned_carrier, intent_digest, signer_of};
+use landfall_solana::pay::guarded as unsigned_guarded;
 
 use crate::journal::{Draft, Journal, Seen};
 use crate::keys::evm_address;
@@ -41,27 +42,22 @@ struct Inner {
     journal: Mutex<Journal>,
 }
 
-/// What is signed once its entry is on disk.
+/// What leaves once its entry is on disk.
 enum Ready {
     Digest {
         seq: u64,
         key: SigningKey,
         digest: [u8; 32],
     },
-    Carrier {
+    /// A transaction: its id stands in the entry.
+    Tx {
         seq: u64,
-        key: SigningKey,
-        tx: UnsignedCarrier,
+        bytes: Vec<u8>,
+        tx: TxId,
     },
     /// The payer signs each transaction that pays it, and nothing before.
     Noted {
         seq: u64,
-    },
-    Guarded {
-        seq: u64,
-        /// Of the sponsor and of the payer.
-        keys: Box<[ed25519_dalek::SigningKey; 2]>,
-        tx: UnsignedGuarded,
     },
 }
 
@@ -210,9 +206,11 @@ impl Inner {
             authorization,
         };
         let entries = self.policy.judge_carrier(path, carrier, &known)?;
-        let tx = unsigned_carrier(carrier).map_err(|error| Refusal(error.to_string()))?;
-        let seq = staged(journal, Draft::of_carrier(path, carrier, entries, now))?;
-        Ok(Ready::Carrier { seq, key, tx })
+        let unsigned = unsigned_carrier(carrier).map_err(|error| Refusal(error.to_string()))?;
+        let signature = signature(&key, &unsigned.digest());
+        let (bytes, tx) = unsigned.signed(&signature);
+        let seq = staged(journal, Draft::of_carrier(path, carrier, (entries, &tx), now))?;
+        Ok(Ready::Tx { seq, bytes, tx })
     }
 
     fn stage_guarded(
@@ -225,14 +223,16 @@ impl Inner {
         let key = |path: &KeyPath| self.keystore.keys.solana(path).map_err(|error| Refusal(error.to_string()));
         let (sponsor, payer) = (key(path)?, key(payer_path)?);
         let address = |key: &ed25519_dalek::SigningKey| Address::Solana(key.verifying_key().to_bytes());
+        let unsigned = unsigned_guarded(guarded).map_err(|error| Refusal(error.to_string()))?;
+        let [by_sponsor, by_payer] = [&sponsor, &payer].map(|key| key.sign(unsigned.message()).to_bytes());
+        let (bytes, tx) = unsigned.signed(&by_sponsor, &by_payer);
         let intent = journal.seen(&Draft::of_intent(payer_path, &guarded.intent, now));
-        let draft = |intent_seq| Draft::of_guarded(path, guarded, intent_seq, now);
+        let draft = |intent_seq| Draft::of_guarded(path, guarded, (intent_seq, &tx), now);
         let is_signed = matches!(intent, Seen::Same { seq } if journal.seen(&draft(seq)) != Seen::Never);
         let known = KnownGuarded { sponsor: address(&sponsor), payer: address(&payer), intent, is_signed };
         let intent_seq = self.policy.judge_guarded([path, payer_path], guarded, &known, now)?;
-        let tx = unsigned_guarded(guarded).map_err(|error| Refusal(error.to_string()))?;
         let seq = staged(journal, draft(intent_seq))?;
-        Ok(Ready::Guarded { seq, keys: Box::new([sponsor, payer]), tx })
+        Ok(Ready::Tx { seq, bytes, tx })
     }
 
     fn key(&self, path: &KeyPath) -> Result<SigningKey, Refusal> {
@@ -250,17 +250,8 @@ impl Ready {
     fn sign(self) -> Signed {
         match self {
             Ready::Digest { seq, key, digest } => Signed { bytes: signature(&key, &digest).to_vec(), tx: None, seq },
-            Ready::Carrier { seq, key, tx } => {
-                let signature = signature(&key, &tx.digest());
-                let (bytes, id) = tx.signed(&signature);
-                Signed { bytes, tx: Some(id), seq }
-            }
+            Ready::Tx { seq, bytes, tx } => Signed { bytes, tx: Some(tx), seq },
             Ready::Noted { seq } => Signed { bytes: Vec::new(), tx: None, seq },
-            Ready::Guarded { seq, keys, tx } => {
-                let [by_sponsor, by_payer] = keys.map(|key| key.sign(tx.message()).to_bytes());
-                let (bytes, id) = tx.signed(&by_sponsor, &by_payer);
-                Signed { bytes, tx: Some(id), seq }
-            }
         }
     }
 }

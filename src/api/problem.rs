@@ -463,6 +463,11 @@ impl Problem {
         Problem::new(Code::AccountNotActive, format!("the account is {}, and pays nothing", status.name()))
     }
 
+    /// For an account whose address spent what nobody here signed for.
+    pub(super) fn account_quarantined(detail: String) -> Self {
+        Problem::new(Code::AccountNotActive, detail)
+    }
+
     /// For an account that is to get a further address.
     pub(super) fn account_closed(status: AccountStatus) -> Self {
         Problem::new(Code::AccountNotActive, format!("the account is {}, and gets no further address", status.name()))

@@ -334,6 +334,7 @@ fn refusal(error: AcceptError, asset: &Asset, field: &str) -> Problem {
             json::refusal(field, "is an address that pays for transactions here; send to another one".to_owned())
         }
         AcceptError::NotActive { status, .. } => Problem::account_not_active(status),
+        error @ AcceptError::Quarantined(_) => Problem::account_quarantined(error.to_string()),
         error @ AcceptError::NotManaged { .. } => Problem::source_not_managed(error.to_string()),
         error @ AcceptError::NotSendable { .. } => Problem::asset_not_sendable(error.to_string()),
         AcceptError::Insufficient { amount, available } => {

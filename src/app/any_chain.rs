@@ -248,6 +248,10 @@ impl PayingChain for AnyChain {
         each!(self, source => source.nonce_at(address, at).await)
     }
 
+    async fn has_code(&self, address: &Address, at: &BlockRef) -> Result<bool, SourceError> {
+        each!(self, source => source.has_code(address, at).await)
+    }
+
     async fn owned(&self, address: &Address) -> Result<U256, SourceError> {
         each!(self, source => source.owned(address).await)
     }

@@ -1,4 +1,4 @@
-//! `landfall account add|import|list|sweep`.
+//! `landfall account add|import|list|release|sweep`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -49,6 +49,13 @@ pub(super) enum Account {
         /// A JSON object for each account, one a line.
         #[arg(long)]
         json: bool,
+    },
+    /// Let an account pay again, when a person has checked what left its address that nobody here signed for.
+    Release {
+        /// The account's id.
+        id: String,
+        #[command(flatten)]
+        why: Why,
     },
     /// Bring what an account's further addresses have to the address that pays: one transfer for each address, which the
     /// platform pays for and no client sees.
@@ -106,9 +113,21 @@ impl Account {
             }
             Account::Import { file, create_identities } => import(config, &file, create_identities).await,
             Account::List { json } => list(&existing(config).await?, json).await,
+            Account::Release { id, why } => release(&existing(config).await?, &id, &why.reason).await,
             Account::Sweep(sweep) => sweep.run(&load(config)?).await,
         }
     }
+}
+
+async fn release(db: &Db, id: &str, reason: &str) -> anyhow::Result<()> {
+    let released = as_operator(reason, async |operator| operator.release_wallets(db, id).await).await?;
+    if released.is_empty() {
+        bail!("no address of account {id} is quarantined; `landfall incident list` shows what is");
+    }
+    for address in released {
+        say!("{address} of account {id} signs again");
+    }
+    Ok(())
 }
 
 async fn import(config: &Path, file: &Path, create_identities: bool) -> anyhow::Result<()> {

@@ -1,11 +1,12 @@
-//! What a person decides about the addresses that pay for transactions.
+//! What a person decides about the addresses that pay for transactions, and about wallets that are quarantined.
 
-use landfall_chain::Chain;
+use landfall_chain::{Address, Chain};
 
+use crate::incident::IncidentKind;
 use crate::operator::{DecideError, Operator};
 use crate::store::cursors::Cursor;
 use crate::store::sponsors::{self, Sponsor};
-use crate::store::{Db, StoreError};
+use crate::store::{Db, StoreError, incidents, wallets};
 use crate::transfer::SponsorState;
 
 /// How many sponsors one chain may have.
@@ -70,8 +71,31 @@ impl Operator<'_> {
         sponsors::set_state(&mut tx, chain, number, (from, to)).await?;
         if from == SponsorState::Quarantined {
             sponsors::restart(&mut tx, chain, number).await?;
+            if let Some(address) = all.iter().find(is_it).and_then(|sponsor| sponsor.address) {
+                incidents::resolve_of(&mut tx, (IncidentKind::ForeignSpend, &address), self.reason, self.now).await?;
+            }
         }
         self.write_down(&mut tx, chain, "set_sponsor", &format!("{number} {}", to.name())).await?;
         Ok(tx.commit().await?)
+    }
+
+    /// Lets the quarantined wallets of an account sign again; returns them.
+    ///
+    /// # Errors
+    /// See [`DecideError`].
+    pub async fn release_wallets(&self, db: &Db, account_id: &str) -> Result<Vec<Address>, DecideError> {
+        let mut tx = self.begin(db).await?;
+        let quarantined = wallets::quarantined_of(&mut tx, account_id).await?;
+        if quarantined.is_empty() {
+            return Ok(quarantined);
+        }
+        wallets::release(&mut tx, account_id).await?;
+        for address in &quarantined {
+            incidents::resolve_of(&mut tx, (IncidentKind::ForeignSpend, address), self.reason, self.now).await?;
+        }
+        let each = quarantined.iter().map(Address::to_string).collect::<Vec<_>>().join(" ");
+        self.record(&mut tx, "release_wallets", &format!("{account_id} {each}")).await?;
+        tx.commit().await?;
+        Ok(quarantined)
     }
 }

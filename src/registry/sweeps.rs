@@ -68,6 +68,9 @@ pub async fn sweep(
     if status != AccountStatus::Active {
         return Err(AcceptError::NotActive { id: account_id.clone(), status });
     }
+    if wallets::quarantined_of(&mut tx, account_id).await?.contains(&paying) {
+        return Err(AcceptError::Quarantined(account_id.clone()));
+    }
     // What arrived where nobody watches would be nobody's.
     if accounts::owner(&mut tx, *chain, &paying).await?.as_ref() != Some(account_id) {
         return Err(unmanaged());

@@ -38,6 +38,9 @@ pub enum AcceptError {
     ToSponsor,
     #[error("account {id} is {status:?}")]
     NotActive { id: String, status: AccountStatus },
+    /// Something left its address that nobody here signed for.
+    #[error("account {0} pays nothing before a person has checked what left its address")]
+    Quarantined(String),
     /// This version has no way to send the asset while somebody else pays for the transaction.
     #[error("{symbol} cannot be sent on {chain}")]
     NotSendable { chain: Chain, symbol: String },
@@ -128,6 +131,7 @@ async fn allow(
     let account = account_pages::identity(tx, account_id).await?;
     let (identity_id, _) = account.ok_or_else(|| AcceptError::NoAccount(account_id.clone()))?;
     let source = wallets::lock_paying(tx, account_id, chain.family()).await?;
+    let quarantined = wallets::quarantined_of(tx, account_id).await?;
     if source == Some(*destination) {
         return Err(AcceptError::ToItself);
     }
@@ -149,6 +153,9 @@ async fn allow(
     };
     if status != AccountStatus::Active && !is_paid {
         return Err(AcceptError::NotActive { id: account_id.clone(), status });
+    }
+    if !is_paid && source.is_some_and(|source| quarantined.contains(&source)) {
+        return Err(AcceptError::Quarantined(account_id.clone()));
     }
     let unmanaged = || AcceptError::NotManaged { id: account_id.clone(), chain: *chain };
     let source = source.ok_or_else(unmanaged)?;

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use crate::sender::open::OpenTransfer;
 use crate::sender::{Resting, SendError, Sender};
-use crate::store::authorizations;
+use crate::store::{authorizations, wallets};
 use crate::time::Clock;
 use crate::transfer::TransferId;
 
@@ -73,7 +73,8 @@ impl<C: PayingChain> Sender<C> {
         let (now, chain) = (clock.now(), self.network.chain);
         let (mut signatures, mut unsigned) = (Signatures::new(), BTreeMap::new());
         let mut tx = self.begin_sending(now).await?;
-        for (of, authorization) in wanted {
+        let quarantined = wallets::quarantined(&mut tx, chain.family()).await?;
+        for (of, authorization) in wanted.iter().filter(|(of, _)| !quarantined.contains(&of.transfer.source)) {
             authorizations::intend(&mut tx, chain, authorization, now).await?;
             let place = (authorization.wallet, authorization.nonce);
             let recorded = authorizations::find(&mut tx, chain, &authorization.wallet, authorization.nonce).await?;

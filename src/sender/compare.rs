@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use landfall_chain::{Chain, Journaled, PayingChain, Signed, SignerUnavailable};
+use landfall_chain::{Chain, Journaled, PayingChain, Signed, SignerUnavailable, TxId};
 use tracing::{error, info, warn};
 use uuid::Uuid;
 
@@ -16,7 +16,7 @@ use crate::incident::{Incident, IncidentKind};
 use crate::sender::report::ASKED_TIME_MAX;
 use crate::sender::{SendError, Sender, recover};
 use crate::store::journals::{self, Compared};
-use crate::store::{Connection, StoreError, Tx, attempts, authorizations, incidents, sponsors, transfers};
+use crate::store::{Connection, StoreError, Tx, attempts, authorizations, incidents, spends, sponsors, transfers};
 use crate::time::{Clock, Timestamp};
 use crate::transfer::{RECOVERY_TIME, TransferId};
 
@@ -59,11 +59,15 @@ impl Journal {
         self.is_ours
     }
 
+    /// Whether it was just compared to its end.
+    pub(super) fn is_compared(&self) -> bool {
+        self.is_ours && self.tried.is_some_and(|(_, pause)| pause == COMPARE_EVERY)
+    }
+
     /// Whether a final block of this `time` is a proof although a copy of this store may have signed. It is where the journal
     /// was just compared to its end, and where all that was signed before this process sends is over.
     pub(super) fn is_known(&self, time: Timestamp) -> bool {
-        let is_compared = self.is_ours && self.tried.is_some_and(|(_, pause)| pause == COMPARE_EVERY);
-        is_compared || self.since.is_some_and(|since| time >= since.plus(RECOVERY_TIME))
+        self.is_compared() || self.since.is_some_and(|since| time >= since.plus(RECOVERY_TIME))
     }
 
     /// It is compared at once, if it was compared to its end before; a signer that is away has its pause.
@@ -125,11 +129,17 @@ impl<C: PayingChain> Sender<C> {
             }
             return Ok(Page::Strange);
         }
-        let mut missing: Vec<&Journaled> = Vec::new();
+        let (mut missing, mut unknown): (Vec<&Journaled>, Vec<&TxId>) = (Vec::new(), Vec::new());
         let mut reader = self.db.read().await?;
         for (_, entry) in &page.entries {
             if !is_on_record(&mut reader, chain, entry).await? {
                 missing.push(entry);
+            }
+            // Another store may have given the same nonce to the same transfer, and offered another fee.
+            if let Journaled::Carrier { tx, .. } = entry
+                && !spends::is_attempt(&mut reader, chain, tx).await?
+            {
+                unknown.push(tx);
             }
         }
         drop(reader);
@@ -139,6 +149,9 @@ impl<C: PayingChain> Sender<C> {
             let mut tx = self.begin(now).await?;
             for entry in &missing {
                 put_on_record(&mut tx, chain, entry, now).await?;
+            }
+            for unknown in unknown {
+                spends::journaled(&mut tx, chain, unknown).await?;
             }
             journals::compared(&mut tx, chain, &compared.signer, (page.through, newest)).await?;
             if !missing.is_empty() {
@@ -196,7 +209,7 @@ async fn is_on_record(connection: &mut impl Connection, chain: Chain, entry: &Jo
             let recorded = authorizations::find(connection, chain, &it.wallet, it.nonce).await?;
             Ok(recorded.is_some_and(|recorded| recorded.implementation == it.implementation))
         }
-        Journaled::Carrier { transfer_id, sponsor, nonce } => {
+        Journaled::Carrier { transfer_id, sponsor, nonce, tx: _ } => {
             attempts::is_recorded(connection, chain, id_of(transfer_id), (sponsor, *nonce)).await
         }
     }

@@ -17,7 +17,7 @@ use crate::sender::plan::{Planned, may_be_carried};
 use crate::sender::{Resting, SendError, Sender, Ticked, new_accounts};
 use crate::store::attempts::{self, Attempt, Guarding};
 use crate::store::sponsors::{self, Sponsor};
-use crate::store::transfers;
+use crate::store::{transfers, wallets};
 use crate::time::{Clock, Timestamp};
 use crate::transfer::{Obstacle, SponsorState};
 
@@ -70,15 +70,21 @@ impl<C: PayingChain> Sender<C> {
         clock: &Clock,
     ) -> Result<Vec<Planned>, SendError> {
         let now = clock.now();
-        let known = sponsors::of_chain(&mut self.db.read().await?, self.network.chain).await?;
+        let mut reader = self.db.read().await?;
+        let known = sponsors::of_chain(&mut reader, self.network.chain).await?;
+        let quarantined = wallets::quarantined(&mut reader, self.network.chain.family()).await?;
+        drop(reader);
+        // The payer signs each attempt.
+        let carried: Vec<&OpenTransfer> =
+            carried.iter().filter(|of| !quarantined.contains(&of.transfer.source)).copied().collect();
         let mut planned: Vec<Planned> = Vec::new();
-        for of in carried {
+        for of in &carried {
             for attempt in of.attempts.iter().filter(|attempt| attempt.signed.is_none()) {
                 planned.extend(self.planned_guarded(of, attempt.clone(), &known));
             }
         }
         let room = SIGN_REQUESTS_MAX.saturating_sub(planned.len());
-        let due = self.due_guarded(carried, known.clone(), (room, now));
+        let due = self.due_guarded(&carried, known.clone(), (room, now));
         if due.is_empty() {
             return Ok(planned);
         }

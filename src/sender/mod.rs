@@ -2,6 +2,7 @@
 //!
 //! A tick, one after the other: recover where the store may be an old copy (`compare`, `recover`), settle by marks (`settle`),
 //! sign (`sign`), carry (`carry`, `guarded`), prove what ran out of time (`expire`). One process at a time does so, under a lease.
+//! Before it signs, it quarantines whose key somebody else uses (`foreign`, `sponsors`).
 //!
 //! Promises:
 //! - What is signed or sent is on record before. After a crash the same bytes are sent, or the same fields signed, again.
@@ -13,6 +14,7 @@ mod carry;
 mod compare;
 mod expire;
 mod fees;
+mod foreign;
 mod gas;
 mod guarded;
 mod new_accounts;
@@ -35,6 +37,7 @@ use tracing::{info, warn};
 use crate::lease::Turn;
 use crate::sender::compare::Journal;
 use crate::sender::open::Open;
+use crate::sender::sponsors::Keys;
 use crate::store::{Db, StoreError, Tx, halts, recoveries};
 use crate::time::{Clock, Pulse, Timestamp};
 use crate::transfer::{Transfer, TransferId};
@@ -74,6 +77,7 @@ pub struct Sender<C> {
     /// When this process last reported that it sends, and when it last asked what sponsors own.
     reported_at: Option<Timestamp>,
     looked_at: Option<Timestamp>,
+    keys: Keys,
 }
 
 /// What is left alone for a while.
@@ -120,7 +124,8 @@ impl<C: PayingChain> Sender<C> {
         let turn = Turn::new(format!("sender {}", network.chain), owner, LEASE);
         let (journal, rests, landed) = (Journal::default(), HashMap::new(), HashMap::new());
         let (reported_at, looked_at) = (None, None);
-        Sender { chain, db, network, signer, turn, journal, rests, landed, reported_at, looked_at }
+        let keys = Keys::default();
+        Sender { chain, db, network, signer, turn, journal, rests, landed, reported_at, looked_at, keys }
     }
 
     /// One bounded step. `None`: another process sends.
@@ -142,6 +147,8 @@ impl<C: PayingChain> Sender<C> {
         let may_sign = !recovers && self.journal.is_ours();
         let mut ticked = Ticked { changed: self.settle(now).await?, ..Ticked::default() };
         self.keep_books(now).await?;
+        self.explain_spends(clock).await?;
+        self.check_keys(recovers, clock).await?;
         let open = Open::read(&mut self.db.read().await?, self.network.chain, now).await?;
         ticked.open = open.transfers.len();
         // A step that fails keeps no other from being taken: while the signer is away, what is signed is sent again, and

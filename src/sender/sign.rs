@@ -7,12 +7,14 @@ use tracing::warn;
 use crate::account::AccountStatus;
 use crate::sender::open::{Open, OpenTransfer, secs};
 use crate::sender::{HEAD_AGE_SECS, LEFT_MIN_SECS, Resting, SendError, Sender};
-use crate::store::{accounts, attempts, gas_ledger, transfers};
+use crate::store::{accounts, attempts, gas_ledger, transfers, wallets};
 use crate::time::{Clock, Timestamp};
 use crate::transfer::{Obstacle, State, TransferId};
 
 /// The newest block may also be so many block times old, if that is longer.
 const HEAD_AGE_BLOCKS: u64 = 5;
+/// Why a wallet signs nothing that spent what nobody here signed for.
+const QUARANTINED: &str = "a person must first check what left its address";
 /// So many letters of why something cannot be paid are kept.
 const WHY_MAX: usize = 300;
 
@@ -128,8 +130,8 @@ impl<C: PayingChain> Sender<C> {
         Ok(())
     }
 
-    /// Records what is going to be signed. An account that is not active any more pays nothing: that is recorded, and its
-    /// transfers fail once it is proved that nobody paid them.
+    /// Records what is going to be signed. An account that is not active any more pays nothing, nor does a wallet that is
+    /// quarantined: that is recorded, and its transfers fail once it is proved that nobody paid them.
     async fn intend<'o>(
         &mut self,
         ready: &[&'o OpenTransfer],
@@ -140,11 +142,13 @@ impl<C: PayingChain> Sender<C> {
             return Ok(requests);
         }
         let mut tx = self.begin_sending(now).await?;
+        let quarantined = wallets::quarantined(&mut tx, self.network.chain.family()).await?;
         for of in ready {
             let transfer = &of.transfer;
             let status = AccountStatus::of(accounts::lock_status(&mut tx, &transfer.identity_id).await?);
-            if status != AccountStatus::Active {
-                transfers::obstruct(&mut tx, transfer.id, Obstacle::AccountNotActive, None).await?;
+            let why = quarantined.contains(&transfer.source).then_some(QUARANTINED);
+            if status != AccountStatus::Active || why.is_some() {
+                transfers::obstruct(&mut tx, transfer.id, Obstacle::AccountNotActive, why).await?;
                 self.rest(Resting::Transfer(transfer.id), now);
                 continue;
             }

@@ -1,20 +1,25 @@
-//! Which sponsor carries what, and with which nonce.
+//! Which sponsor carries what, and with which nonce; and whether somebody else uses its key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use landfall_chain::{Address, KeyPath, PayingChain};
-use tracing::{error, info};
+use futures_util::future::{join, join_all};
+use landfall_chain::{Address, BlockRef, KeyPath, PayingChain, SourceError};
+use tracing::{error, info, warn};
 
+use crate::sender::report::ASKED_TIME_MAX;
 use crate::sender::{Resting, SendError, Sender};
 use crate::store::cursors::Cursor;
 use crate::store::sponsors::{self, Sponsor};
-use crate::store::{StoreError, Tx, accounts, attempts};
-use crate::time::Timestamp;
+use crate::store::{Connection, StoreError, Tx, accounts, attempts, recoveries};
+use crate::time::{Clock, Timestamp};
 use crate::transfer::SponsorState;
 
 /// For how long an answer about a sponsor's nonce is good enough.
 const LANDED_FOR: Duration = Duration::from_secs(1);
+/// How often it is checked whether somebody else uses a sponsor's key; and where an endpoint says so, or none answers.
+const CHECK_EVERY: Duration = Duration::from_secs(3_600);
+const SUSPECT_EVERY: Duration = Duration::from_secs(10);
 
 /// The sponsors of a chain by address.
 pub(super) type Sponsors = BTreeMap<Address, (Ready, SponsorState)>;
@@ -32,12 +37,121 @@ pub(super) struct Ready {
     journal_nonce: u64,
     /// How many of its transactions the newest block shows, as an endpoint reports it.
     pub(super) landed: u64,
-    /// The same at the newest final block, as so many endpoints report as must agree. Asked for only where `landed` is more
-    /// than we sent.
-    landed_final: u64,
+}
+
+/// When it was last checked whether somebody else uses a sponsor's key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Keys {
+    checked_at: Option<Timestamp>,
+    is_suspected: bool,
+}
+
+/// A sponsor whose key somebody else uses.
+struct Strange {
+    sponsor: Sponsor,
+    address: Address,
+    what: String,
+    /// How many transactions it has sent, where they are more than ours.
+    sent: Option<u64>,
+}
+
+impl Keys {
+    /// They are checked soon.
+    fn suspect(&mut self) {
+        self.is_suspected = true;
+    }
+
+    fn are_due(&self, now: Timestamp) -> bool {
+        let pause = if self.is_suspected { SUSPECT_EVERY } else { CHECK_EVERY };
+        self.checked_at.is_none_or(|at| now < at || now.since(at) >= pause)
+    }
 }
 
 impl<C: PayingChain> Sender<C> {
+    /// Compares with a final block, at the start and every hour, how many transactions each sponsor has sent, and that none
+    /// has code. What is below our record is sent again by `carry`; what is above it nobody here signed.
+    pub(super) async fn check_keys(&mut self, recovers: bool, clock: &Clock) -> Result<(), SendError> {
+        let (chain, now) = (self.network.chain, clock.now());
+        // What lands until it has recovered is the lost store's.
+        self.keys.is_suspected |= recovers;
+        if !self.keys.are_due(now) {
+            return Ok(());
+        }
+        let mut reader = self.db.read().await?;
+        let known = sponsors::of_chain(&mut reader, chain).await?;
+        let finalized = Cursor::load(&mut reader, chain).await?.finalized;
+        drop(reader);
+        let Some(at) = finalized else { return Ok(()) };
+        let asked = known.iter().filter(|of| of.first_nonce.is_some()).filter_map(|of| of.address).map(async |address| {
+            let answers = async { join(self.chain.nonce_at(&address, Some(&at)), self.chain.has_code(&address, &at)).await };
+            let late = |_| (Err(SourceError::transient("nobody answers in time")), Ok(false));
+            let (nonce, has_code) = tokio::time::timeout(ASKED_TIME_MAX, answers).await.unwrap_or_else(late);
+            (address, nonce.and_then(|nonce| Ok((nonce, has_code?))))
+        });
+        let answers: Vec<(Address, Result<(u64, bool), SourceError>)> = join_all(asked).await;
+        self.keys = Keys { checked_at: Some(now), is_suspected: answers.iter().any(|(_, answer)| answer.is_err()) };
+        let mut reported = BTreeMap::new();
+        for (address, answer) in answers {
+            match answer {
+                Ok(answer) => drop(reported.insert(address, answer)),
+                Err(error) => warn!(%chain, "whether somebody else uses sponsor {address} is not known: {error}"),
+            }
+        }
+        if self.strange(&mut self.db.read().await?, &reported, &at).await?.is_empty() {
+            return Ok(());
+        }
+        // Another store may have asked the same signer since.
+        self.journal.forget_time();
+        self.compare(clock).await?;
+        if !self.journal.is_compared() {
+            self.keys.suspect();
+            return Ok(());
+        }
+        let now = clock.now();
+        let mut tx = self.begin(now).await?;
+        let recovers = recoveries::of_chain(&mut tx, chain).await?.is_some();
+        for Strange { sponsor, address, what, sent } in self.strange(&mut tx, &reported, &at).await? {
+            match sent.filter(|_| recovers) {
+                // The store that was set back may have signed them.
+                Some(sent) => sponsors::journaled(&mut tx, chain, &address, sent - 1).await?,
+                None if recovers => {}
+                None => self.quarantine_sponsor(&mut tx, &sponsor, (&what, at.number), now).await?,
+            }
+        }
+        Ok(self.commit(tx, now).await?)
+    }
+
+    /// The sponsors whose keys somebody else uses, by what is reported of the final block `at`.
+    async fn strange(
+        &self,
+        connection: &mut impl Connection,
+        reported: &BTreeMap<Address, (u64, bool)>,
+        at: &BlockRef,
+    ) -> Result<Vec<Strange>, StoreError> {
+        let chain = self.network.chain;
+        let mut strange = Vec::new();
+        for sponsor in sponsors::of_chain(connection, chain).await? {
+            let Sponsor { number, address, state, first_nonce, journal_nonce, .. } = sponsor;
+            let Some((address, first_nonce)) = address.zip(first_nonce) else { continue };
+            let Some((sent, has_code)) = reported.get(&address).filter(|_| state != SponsorState::Quarantined) else {
+                continue;
+            };
+            let last = attempts::last_nonce(connection, chain, &address).await?;
+            let ours = after(last, first_nonce).max(journal_nonce);
+            let who = format!("sponsor {number} ({address}) on {chain}");
+            if *sent > ours {
+                let what = format!(
+                    "{who} has sent {sent} transactions up to block {at}, and nobody here signed one with nonce {ours}"
+                );
+                strange.push(Strange { sponsor, address, what, sent: Some(*sent) });
+            } else if *has_code {
+                let what = format!("{who} has code in block {at}, so that nodes take one transaction at a time");
+                strange.push(Strange { sponsor, address, what, sent: None });
+            }
+        }
+        Ok(strange)
+    }
+
     /// Gives sponsors that were asked for their addresses, and records which nonce of each is the first of ours.
     pub(super) async fn derive_sponsors(&mut self, now: Timestamp) -> Result<(), SendError> {
         let chain = self.network.chain;
@@ -69,7 +183,9 @@ impl<C: PayingChain> Sender<C> {
             info!(%chain, "sponsor {number} on {chain} is {address}; it pays as soon as it is funded");
         }
         Cursor::set_watch_seq(&mut tx, chain, seq).await?;
-        Ok(self.commit(tx, now).await?)
+        self.commit(tx, now).await?;
+        self.keys = Keys::default();
+        Ok(())
     }
 
     pub(super) fn sponsor_path(&self, number: u32) -> KeyPath {
@@ -81,7 +197,6 @@ impl<C: PayingChain> Sender<C> {
         let chain = self.network.chain;
         let mut reader = self.db.read().await?;
         let known = sponsors::of_chain(&mut reader, chain).await?;
-        let finalized = Cursor::load(&mut reader, chain).await?.finalized;
         drop(reader);
         let mut ready = BTreeMap::new();
         for Sponsor { number, address, state, first_nonce, journal_nonce, .. } in known {
@@ -94,15 +209,7 @@ impl<C: PayingChain> Sender<C> {
                         landed
                     }
                 };
-                let last = attempts::last_nonce(&mut self.db.read().await?, chain, &address).await?;
-                let landed_final = match finalized.filter(|_| landed > after(last, first_nonce).max(journal_nonce)) {
-                    Some(at) => self.chain.nonce_at(&address, Some(&at)).await?,
-                    None => 0,
-                };
-                ready.insert(
-                    address,
-                    (Ready { number, address, first_nonce, journal_nonce, landed, landed_final }, state),
-                );
+                ready.insert(address, (Ready { number, address, first_nonce, journal_nonce, landed }, state));
             }
         }
         Ok(ready)
@@ -112,7 +219,7 @@ impl<C: PayingChain> Sender<C> {
     /// the turn in `tx`, so no other process gives a nonce. A nonce that nobody holds comes first: those behind it wait
     /// for it.
     pub(super) async fn next_nonce(
-        &self,
+        &mut self,
         tx: &mut Tx,
         sponsors: &mut Sponsors,
         held: &Held,
@@ -124,24 +231,13 @@ impl<C: PayingChain> Sender<C> {
             if *state != SponsorState::Active || self.rests(Resting::Sponsor(ready.address), now) {
                 continue;
             }
-            let (number, address) = (ready.number, ready.address);
+            let address = ready.address;
             let last = attempts::last_nonce(tx, chain, &address).await?;
             // What a store that is lost gave stays a gap until somebody lands there.
             let end = after(last, ready.first_nonce).max(ready.journal_nonce);
             if ready.landed > end {
-                // What one endpoint reports of its newest block decides nothing for long.
-                if ready.landed_final <= end {
-                    continue;
-                }
-                error!(
-                    %chain,
-                    "sponsor {number} ({address}) on {chain} has sent {} transactions, and {end} are on record: somebody else \
-                     uses its key, or the store is an old copy; it carries nothing more",
-                    ready.landed_final
-                );
-                let quarantined = (SponsorState::Active, SponsorState::Quarantined);
-                sponsors::set_state(tx, chain, number, quarantined).await?;
-                *state = SponsorState::Quarantined;
+                // What one endpoint reports of its newest block is no evidence.
+                self.keys.suspect();
                 continue;
             }
             let (under_way, nonce) = match ready.gap(end, held) {

@@ -22,6 +22,7 @@ statements! {
     OF_DEPOSITS = "SELECT * FROM incidents WHERE chain = $1 AND kind = $2 AND deposit_id <> '' AND resolved_us IS NULL \
                    ORDER BY opened_us, id";
     OF_BALANCE = "SELECT * FROM incidents WHERE chain = $1 AND kind = $2 AND address = $3 AND asset = $4 AND resolved_us IS NULL";
+    RESOLVE_OF = "UPDATE incidents SET resolved_us = $1, resolution = $2 WHERE kind = $3 AND address = $4 AND resolved_us IS NULL";
     OF_TX = "SELECT incidents.* FROM incidents JOIN deposits ON deposits.id = incidents.deposit_id \
              WHERE deposits.chain = $1 AND deposits.tx_id = $2 AND incidents.kind = $3 AND resolved_us IS NULL ORDER BY opened_us, incidents.id";
 }
@@ -59,6 +60,16 @@ pub async fn meet(tx: &mut Tx, incident: &Incident) -> Result<bool, StoreError> 
 /// Resolves an open incident; returns whether it was open.
 pub async fn resolve(tx: &mut Tx, id: &str, resolution: &str, at: Timestamp) -> Result<bool, StoreError> {
     Ok(execute!(tx, RESOLVE, at.0, resolution, id)? > 0)
+}
+
+/// Resolves what is open of this kind about an address, whatever the chain and the asset.
+pub async fn resolve_of(
+    tx: &mut Tx,
+    (kind, address): (IncidentKind, &Address),
+    resolution: &str,
+    at: Timestamp,
+) -> Result<(), StoreError> {
+    execute!(tx, RESOLVE_OF, at.0, resolution, kind.name(), address.as_bytes()).map(drop)
 }
 
 pub async fn by_id(connection: &mut impl Connection, id: &str) -> Result<Option<Incident>, StoreError> {

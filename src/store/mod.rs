@@ -47,6 +47,7 @@ pub mod requests;
 pub mod sender_reports;
 pub mod shared_clock;
 pub mod sinks;
+pub mod spends;
 pub mod sponsors;
 mod sql;
 pub mod status;
@@ -109,6 +110,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         sender_reports::STATEMENTS,
         shared_clock::STATEMENTS,
         sinks::STATEMENTS,
+        spends::STATEMENTS,
         sponsors::STATEMENTS,
         status::STATEMENTS,
         traces::STATEMENTS,

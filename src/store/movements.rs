@@ -5,12 +5,12 @@
 
 use std::ops::RangeInclusive;
 
-use landfall_chain::{Address, AssetId, AssetTransfer, BlockHash, BlockRef, Chain, Fee, Lane, TxId, U256};
+use landfall_chain::{Address, AssetId, AssetTransfer, BlockHash, BlockRef, Chain, Fee, Lane, TxId, TxLife, U256};
 
 use crate::deposit::LegHash;
 use crate::store::deposits::{address, amount_bytes, amount_of};
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, StoreError, Tx, balances, hash, int};
+use crate::store::{Connection, StoreError, Tx, balances, hash, int, spends};
 
 /// What an address spent, in base units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +64,9 @@ pub async fn debit(
         amount_bytes(amount),
         amount.to_string(),
     )?;
+    if !amount.is_zero() {
+        spends::note(tx, chain, block, (&of.id, sender, None)).await?;
+    }
     balances::moved(tx, chain, sender, asset, block.number).await
 }
 
@@ -73,6 +76,11 @@ pub async fn fee(tx: &mut Tx, chain: Chain, block: &BlockRef, fee: &Fee) -> Resu
     let (bytes, text) = (amount_bytes(amount), amount.to_string());
     let (hash, number) = (&block.hash.0[..], int(block.number));
     execute!(tx, FEE, chain.name(), hash, number, of.id.as_bytes(), payer.as_bytes(), bytes, text)?;
+    let nonce = match of.life {
+        TxLife::Nonce { signer, nonce } => Some(nonce).filter(|_| signer == *payer),
+        TxLife::Block => None,
+    };
+    spends::note(tx, chain, block, (&of.id, payer, nonce)).await?;
     balances::moved(tx, chain, payer, &AssetId::Native, block.number).await
 }
 

@@ -7,7 +7,7 @@ use sqlx::FromRow;
 
 use crate::store::deposits::address;
 use crate::store::error::expect_one;
-use crate::store::sql::{execute, fetch_all, statements};
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, int, uint};
 use crate::time::Timestamp;
 use crate::transfer::SponsorState;
@@ -36,6 +36,7 @@ statements! {
     JOURNALED = "UPDATE sponsors SET journal_nonce = $1 WHERE chain = $2 AND address = $3 AND (journal_nonce IS NULL OR journal_nonce < $1)";
     RESTART = "UPDATE sponsors SET first_nonce = NULL WHERE chain = $1 AND number = $2";
     SET_STATE = "UPDATE sponsors SET state = $1 WHERE chain = $2 AND number = $3 AND state = $4";
+    STATE = "SELECT state FROM sponsors WHERE chain = $1 AND number = $2";
     POOR = "UPDATE sponsors SET poor_since_us = $1 WHERE chain = $2 AND address = $3 AND poor_since_us IS NULL";
     FUNDED = "UPDATE sponsors SET poor_since_us = NULL WHERE chain = $1 AND address = $2 AND poor_since_us IS NOT NULL";
     IS_ONE = "SELECT 1 FROM sponsors WHERE chain = $1 AND address = $2";
@@ -115,6 +116,13 @@ pub async fn set_state(
 ) -> Result<(), StoreError> {
     let set = execute!(tx, SET_STATE, to.name(), chain.name(), i64::from(number), from.name())?;
     expect_one("change the state of a sponsor", set)
+}
+
+/// Its state at this moment.
+pub async fn state(connection: &mut impl Connection, chain: Chain, number: u32) -> Result<SponsorState, StoreError> {
+    let row = fetch_optional!(connection, (String,), STATE, chain.name(), i64::from(number))?;
+    let (state,) = row.ok_or_else(|| StoreError::inconsistent("sponsor", "it is not there"))?;
+    state.parse().map_err(|error| StoreError::inconsistent("state of a sponsor", error))
 }
 
 /// A node says that it owns too little. What is on record of an earlier time stays.

@@ -2,6 +2,8 @@
 //!
 //! A wallet follows from its account: to add it again changes nothing.
 
+use std::collections::HashSet;
+
 use landfall_chain::{Address, Family};
 
 use crate::store::deposits::address;
@@ -30,6 +32,11 @@ statements! {
     LOCK_FURTHER = "SELECT address, tag FROM wallets WHERE account_id = $1 AND family = $2 AND tag <> '' ORDER BY tag" [" FOR UPDATE"] "";
     OF_ONE = "SELECT 1 FROM wallets AS a JOIN wallets AS b ON b.account_id = a.account_id AND b.family = a.family \
               WHERE a.family = $1 AND a.address = $2 AND b.address = $3 AND a.address <> b.address";
+    QUARANTINE = "UPDATE wallets SET quarantined_us = $1 WHERE family = $2 AND address = $3 AND quarantined_us IS NULL";
+    QUARANTINED = "SELECT address FROM wallets WHERE family = $1 AND quarantined_us IS NOT NULL";
+    QUARANTINED_OF = "SELECT address FROM wallets WHERE account_id = $1 AND quarantined_us IS NOT NULL ORDER BY family, tag";
+    RELEASE = "UPDATE wallets SET quarantined_us = NULL WHERE account_id = $1";
+    IS_ONE = "SELECT 1 FROM wallets WHERE family = $1 AND address = $2";
     LOCK_PAYING = "SELECT address FROM wallets WHERE account_id = $1 AND family = $2 AND tag = ''" [" FOR UPDATE"] "";
 }
 
@@ -72,6 +79,33 @@ pub async fn lock_further(tx: &mut Tx, account_id: &str, family: Family) -> Resu
 pub async fn are_of_one(connection: &mut impl Connection, one: &Address, other: &Address) -> Result<bool, StoreError> {
     let found = fetch_optional!(connection, (i32,), OF_ONE, name(one.family()), one.as_bytes(), other.as_bytes())?;
     Ok(found.is_some())
+}
+
+/// Whether we hold the key of the address.
+pub async fn is_one(connection: &mut impl Connection, of: &Address) -> Result<bool, StoreError> {
+    Ok(fetch_optional!(connection, (i32,), IS_ONE, name(of.family()), of.as_bytes())?.is_some())
+}
+
+/// The wallet signs nothing more. What is on record of an earlier time stays.
+pub async fn quarantine(tx: &mut Tx, of: &Address, now: Timestamp) -> Result<(), StoreError> {
+    execute!(tx, QUARANTINE, now.0, name(of.family()), of.as_bytes()).map(drop)
+}
+
+/// The wallets of a family that sign nothing. There are few: each needs a person.
+pub async fn quarantined(connection: &mut impl Connection, family: Family) -> Result<HashSet<Address>, StoreError> {
+    let rows = fetch_all!(connection, (Vec<u8>,), QUARANTINED, name(family))?;
+    rows.iter().map(|(bytes,)| address("wallet", bytes)).collect()
+}
+
+/// The wallets of an account that sign nothing.
+pub async fn quarantined_of(connection: &mut impl Connection, account_id: &str) -> Result<Vec<Address>, StoreError> {
+    let rows = fetch_all!(connection, (Vec<u8>,), QUARANTINED_OF, account_id)?;
+    rows.iter().map(|(bytes,)| address("wallet", bytes)).collect()
+}
+
+/// The wallets of an account sign again.
+pub async fn release(tx: &mut Tx, account_id: &str) -> Result<(), StoreError> {
+    execute!(tx, RELEASE, account_id).map(drop)
 }
 
 /// The name that is stored.

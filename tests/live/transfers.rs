@@ -28,11 +28,11 @@ pub(crate) struct Bench {
     pub(crate) key: String,
     /// What alice pays from.
     pub(crate) alice: Address,
-    sponsors: Vec<Address>,
+    pub(crate) sponsors: Vec<Address>,
 }
 
 impl Bench {
-    async fn new(engine: Engine) -> Self {
+    pub(crate) async fn new(engine: Engine) -> Self {
         Bench::on(Stage::new(engine).await).await
     }
 
@@ -112,7 +112,7 @@ impl Bench {
         }
     }
 
-    async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         let request = self.client.post(format!("{}{path}", self.api)).bearer_auth(&self.key);
         answered(request.header("content-type", "application/json").body(body.to_string())).await
     }

@@ -144,6 +144,10 @@ pub trait PayingChain: Send + Sync + 'static {
         at: Option<&BlockRef>,
     ) -> impl Future<Output = Result<u64, SourceError>> + Send;
 
+    /// Whether `address` has code at the final block `at`: as many endpoints as must agree report it. A sponsor must have
+    /// none, for nodes take one transaction at a time of an address that delegates (EIP-7702). On Solana it never has.
+    fn has_code(&self, address: &Address, at: &BlockRef) -> impl Future<Output = Result<bool, SourceError>> + Send;
+
     /// What `address` owns of the native currency after the newest block, as one endpoint reports it.
     fn owned(&self, address: &Address) -> impl Future<Output = Result<U256, SourceError>> + Send;
 
@@ -196,6 +200,10 @@ impl<C: PayingChain> PayingChain for Arc<C> {
 
     async fn nonce_at(&self, address: &Address, at: Option<&BlockRef>) -> Result<u64, SourceError> {
         C::nonce_at(self, address, at).await
+    }
+
+    async fn has_code(&self, address: &Address, at: &BlockRef) -> Result<bool, SourceError> {
+        C::has_code(self, address, at).await
     }
 
     async fn owned(&self, address: &Address) -> Result<U256, SourceError> {

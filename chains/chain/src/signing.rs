@@ -168,6 +168,8 @@ pub enum Journaled {
         sponsor: Address,
         /// The sponsor's nonce; `None` where transactions have none.
         nonce: Option<u64>,
+        /// Its id.
+        tx: TxId,
     },
 }
 

@@ -496,6 +496,13 @@ impl PayingChain for SimChain {
         Ok(state.nonce(address, at.map_or(latest.saturating_sub(behind), |at| at.number)))
     }
 
+    async fn has_code(&self, address: &Address, at: &BlockRef) -> Result<bool, SourceError> {
+        self.call_to_pay().await?;
+        let state = self.lock();
+        state.must_have(at)?;
+        Ok(state.with_code.contains(address))
+    }
+
     async fn owned(&self, address: &Address) -> Result<U256, SourceError> {
         let latest = self.latest().number;
         Ok(self.balance(address, &AssetId::Native, latest))
@@ -690,7 +697,7 @@ impl SimSigner {
                 self.chain.lock().paying.signed.insert(id, carrier.clone());
                 let Intent { transfer_id, chain_ref, .. } = &carried.intent;
                 let (transfer_id, nonce) = (*transfer_id, Some(carrier.nonce));
-                let signed = Journaled::Carrier { transfer_id, sponsor: *sponsor, nonce };
+                let signed = Journaled::Carrier { transfer_id, sponsor: *sponsor, nonce, tx: id };
                 (id.as_bytes().to_vec(), Some(id), (id_of(carrier), chain_ref.clone(), signed))
             }
             SignRequest::Guarded { path, payer, guarded } => {
@@ -707,7 +714,8 @@ impl SimSigner {
                 }
                 let id = TxId::Evm(id_of_guarded(guarded));
                 self.chain.lock().paying.guarded.insert(id, guarded.clone());
-                let signed = Journaled::Carrier { transfer_id: intent.transfer_id, sponsor: *sponsor, nonce: None };
+                let (transfer_id, nonce) = (intent.transfer_id, None);
+                let signed = Journaled::Carrier { transfer_id, sponsor: *sponsor, nonce, tx: id };
                 (id.as_bytes().to_vec(), Some(id), (id_of_guarded(guarded), intent.chain_ref.clone(), signed))
             }
         };

@@ -3,7 +3,8 @@
 //! Promise: an entry has one form, so that its hash covers each byte of it, and the entry before.
 
 use landfall_chain::{
-    Address, Authorization, Carrier, Family, GuardTerms, Guarded, Intent, Journaled, KeyPath, Route, hash_of,
+    Address, Authorization, Carrier, Family, GuardTerms, Guarded, Intent, Journaled, KeyPath, Route, TxId,
+    hash_of,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -95,6 +96,8 @@ struct CarrierContent {
     gas_limit: u64,
     max_fee: String,
     tip: String,
+    /// Its id.
+    tx: String,
 }
 
 /// `content` of a transaction that makes a guard.
@@ -108,6 +111,8 @@ struct GuardedContent {
     compute_limit: u32,
     compute_price: u64,
     memo: bool,
+    /// Its id.
+    tx: String,
 }
 
 /// What is read back of a carrier's content, or of a guarded one's.
@@ -118,6 +123,7 @@ pub(super) struct Carried {
     nonce: Option<u64>,
     pub(super) intent: u64,
     pub(super) authorization: Option<u64>,
+    tx: String,
 }
 
 /// `content` of an authorization.
@@ -168,8 +174,8 @@ impl Line {
         Line { chain, path, ..Line::draft(Kind::Authorization, raw(&content), at) }
     }
 
-    /// `entries` are those of what it carries.
-    pub(super) fn of_carrier(path: &KeyPath, carrier: &Carrier, entries: Entries, at: u64) -> Self {
+    /// `entries` are those of what it carries, and `tx` is its id.
+    pub(super) fn of_carrier(path: &KeyPath, carrier: &Carrier, (entries, tx): (Entries, &TxId), at: u64) -> Self {
         let content = raw(&CarrierContent {
             sponsor: carrier.sponsor.to_string(),
             intent: entries.intent,
@@ -180,12 +186,13 @@ impl Line {
             gas_limit: carrier.gas_limit,
             max_fee: carrier.max_fee.to_string(),
             tip: carrier.tip.to_string(),
+            tx: tx.to_string(),
         });
         Line::draft(Kind::Carrier, content, at).about(path, &carrier.carried.intent)
     }
 
-    /// `entry` is that of the intent.
-    pub(super) fn of_guarded(path: &KeyPath, guarded: &Guarded, entry: u64, at: u64) -> Self {
+    /// `entry` is that of the intent, and `tx` its own id.
+    pub(super) fn of_guarded(path: &KeyPath, guarded: &Guarded, (entry, tx): (u64, &TxId), at: u64) -> Self {
         let GuardTerms { blockhash, rent, compute_limit, compute_price, memo } = guarded.terms;
         let content = raw(&GuardedContent {
             sponsor: guarded.sponsor.to_string(),
@@ -195,6 +202,7 @@ impl Line {
             compute_limit,
             compute_price,
             memo,
+            tx: tx.to_string(),
         });
         Line::draft(Kind::Carrier, content, at).about(path, &guarded.intent)
     }
@@ -256,8 +264,9 @@ impl Line {
                 Some(Journaled::Authorization(Authorization { chain_ref, wallet, implementation, nonce }))
             }
             Kind::Carrier => {
-                let Carried { sponsor, nonce, .. } = serde_json::from_str(self.content.get()).ok()?;
-                Some(Journaled::Carrier { transfer_id: transfer_id()?, sponsor: address(&sponsor)?, nonce })
+                let Carried { sponsor, nonce, tx, .. } = serde_json::from_str(self.content.get()).ok()?;
+                let (sponsor, tx) = (address(&sponsor)?, TxId::parse(family, &tx).ok()?);
+                Some(Journaled::Carrier { transfer_id: transfer_id()?, sponsor, nonce, tx })
             }
         }
     }

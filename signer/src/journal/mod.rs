@@ -15,7 +15,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use landfall_chain::{Authorization, Carrier, Guarded, Intent, KeyPath};
+use landfall_chain::{Authorization, Carrier, Guarded, Intent, KeyPath, TxId};
 use rand::TryRng;
 use rand::rngs::SysRng;
 
@@ -121,14 +121,14 @@ impl Draft {
         Draft(Line::of_authorization(path, authorization, at))
     }
 
-    /// `entries` are those of what it carries.
-    pub(crate) fn of_carrier(path: &KeyPath, carrier: &Carrier, entries: Entries, at: u64) -> Self {
-        Draft(Line::of_carrier(path, carrier, entries, at))
+    /// `entries` are those of what it carries, and `tx` is its id.
+    pub(crate) fn of_carrier(path: &KeyPath, carrier: &Carrier, (entries, tx): (Entries, &TxId), at: u64) -> Self {
+        Draft(Line::of_carrier(path, carrier, (entries, tx), at))
     }
 
-    /// `path` is the sponsor's, and `intent_seq` the entry of what it pays.
-    pub(crate) fn of_guarded(path: &KeyPath, guarded: &Guarded, intent_seq: u64, at: u64) -> Self {
-        Draft(Line::of_guarded(path, guarded, intent_seq, at))
+    /// `path` is the sponsor's, `intent_seq` the entry of what it pays, and `tx` its id.
+    pub(crate) fn of_guarded(path: &KeyPath, guarded: &Guarded, (intent_seq, tx): (u64, &TxId), at: u64) -> Self {
+        Draft(Line::of_guarded(path, guarded, (intent_seq, tx), at))
     }
 }
 

@@ -32,7 +32,7 @@ struct Members {
     /// One set for each family: an `Address` takes the space of the longer kind and a tag.
     evm: Set<20>,
     solana: Set<32>,
-    /// Who pays for transactions of ours: of them only the fees are recorded.
+    /// Who pays for transactions of ours: of them what leaves is recorded, and nothing that comes.
     sponsors: HashSet<Address>,
     /// The number of the newest address in the list; every older one is in it, too.
     seq: u64,
@@ -85,6 +85,10 @@ impl Members {
             Address::Solana(address) => self.solana.contains(address),
         }
     }
+
+    fn follows_spending_of(&self, address: &Address) -> bool {
+        self.contains(address) || self.sponsors.contains(address)
+    }
 }
 
 impl WatchList {
@@ -135,8 +139,8 @@ impl WatchList {
             signers: block.signers.clone(),
             watch_seq: members.seq,
             legs: among(&block.transfers, |leg| members.contains(&leg.recipient) && is_listed(&leg.asset)),
-            debits: among(block.debits(), |debit| members.contains(&debit.sender) && is_listed(&debit.asset)),
-            fees: among(&block.fees, |fee| members.contains(&fee.payer) || members.sponsors.contains(&fee.payer)),
+            debits: among(block.debits(), |debit| members.follows_spending_of(&debit.sender) && is_listed(&debit.asset)),
+            fees: among(&block.fees, |fee| members.follows_spending_of(&fee.payer)),
             marks: among(&block.marks, |mark| members.contains(&mark.payer)),
             arrivals: among(&block.unattributed, |rejected| members.contains(&rejected.transfer.recipient)),
         }

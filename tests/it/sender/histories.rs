@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use landfall::incident::IncidentKind;
 use landfall::operator::{CancelError, Operator};
 use landfall::registry::{self, AcceptError};
 use landfall::store::ORGANIZATION;
@@ -203,6 +204,8 @@ struct History {
     sponsors: u32,
     /// Whether Alice's money is where it was.
     is_funded: bool,
+    /// Whether somebody spent what we hold the keys of.
+    is_robbed: bool,
     is_away: bool,
     /// Whether each transaction makes a guard.
     is_guarded: bool,
@@ -223,9 +226,10 @@ async fn history(store: TestStore, seed: u64, route: Route, tally: &mut Tally) {
         bench.world.chain.refuse_gaps(true);
         tally.count("gaps refused");
     }
-    let (requests, is_funded, is_away, copy) = (0, true, false, None);
+    let (requests, is_funded, is_robbed, is_away, copy) = (0, true, false, false, None);
     let lost = Vec::new();
-    let mut history = History { rng, bench, requests, sponsors, is_funded, is_away, is_guarded, copy, lost };
+    let mut history =
+        History { rng, bench, requests, sponsors, is_funded, is_robbed, is_away, is_guarded, copy, lost };
     let saved_at = (is_file && seed % 5 == 2).then(|| history.rng.random_range(0..STEPS - SET_BACK_MAX));
     let mut saved: Option<(u32, Bench)> = None;
     let copied_at = (is_file && seed.is_multiple_of(5)).then(|| history.rng.random_range(0..STEPS));
@@ -331,6 +335,10 @@ impl History {
                 Ok(_) => tally.count("accepted"),
                 Err(AcceptError::Insufficient { .. }) => tally.count("refused for want of money"),
                 Err(AcceptError::Duplicate { .. } | AcceptError::Mismatch { .. }) => {}
+                Err(AcceptError::Quarantined(_)) => {
+                    world.operator().release_wallets(world.db(), "alice").await.unwrap();
+                    tally.count("wallets released");
+                }
                 Err(error) => panic!("{error}"),
             }
         }
@@ -447,6 +455,7 @@ impl History {
             if self.is_funded { token(alice(), address(PAYER), amount) } else { token(address(PAYER), alice(), USDC) };
         let moved = self.bench.by_hand(vec![leg]);
         self.bench.world.chain.mine(vec![moved]);
+        self.is_robbed |= self.is_funded;
         self.is_funded = !self.is_funded;
         tally.count("money gone");
     }
@@ -458,6 +467,7 @@ impl History {
         let first = chain.sent(&sponsor);
         let foreign = (first..first + self.rng.random_range(1..3)).map(|nonce| SimTx::new(sponsor, nonce, Vec::new()));
         chain.mine(foreign.collect());
+        self.is_robbed = true;
         tally.count("foreign uses");
     }
 
@@ -593,6 +603,11 @@ impl History {
         let text = "SELECT number FROM sponsors WHERE state = 'quarantined'";
         let quarantined: Vec<(i64,)> = crate::harness::books::rows(world.db(), text).await;
         tally.add("quarantined sponsors", u64::try_from(quarantined.len()).unwrap());
+        let is_ours_alone = !self.is_robbed && self.copy.is_none() && self.lost.is_empty();
+        let incidents = world.incidents().await.into_iter();
+        let foreign: Vec<_> = incidents.filter(|it| it.kind == IncidentKind::ForeignSpend).collect();
+        assert!(!is_ours_alone || foreign.is_empty(), "nobody else spent anything: {foreign:?}");
+        tally.count(if is_ours_alone { "ours alone" } else { "not ours alone" });
         for (fault, times) in world.chain.sends_struck() {
             tally.add(&format!("send: {fault}"), times);
         }

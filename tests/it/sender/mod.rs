@@ -5,6 +5,7 @@ mod copies;
 mod delegates;
 mod doctor;
 mod faults;
+mod foreign;
 mod gas;
 mod guards;
 mod heals;

@@ -74,6 +74,9 @@ async fn t13_a_nonce_that_somebody_else_used_is_followed_by_another() {
     assert_eq!(bench.until_ended(id).await, State::Confirmed);
     let nonces: Vec<i64> = bench.attempts().await.into_iter().map(|(_, nonce, ..)| nonce).collect();
     assert_eq!(nonces, [0, 1]);
+    assert_eq!(states(&bench).await, ["quarantined"]);
+    let [incident] = &bench.foreign().await[..] else { panic!("one incident") };
+    assert!(incident.what.contains("with nonce 0"), "{}", incident.what);
     bench.close().await;
 }
 

@@ -55,6 +55,8 @@ async fn bench(engine: Engine) -> Bench {
         let all = SimLeg { amount: U256::from(WEALTH), ..token(of(tag), address(PAYER), 0) };
         bench.world.chain.mine(vec![SimTx::new(of(tag), 0, vec![all])]);
     }
+    // Before anybody watches: it is no spending of ours.
+    bench.follow().await;
     let addresses = TAGS.iter().map(|tag| (CHAIN, of(tag))).collect();
     let kind = AccountType::Omnibus;
     let account = NewAccount { id: CAROL.to_owned(), identity_id: None, kind, addresses };

@@ -124,6 +124,19 @@ impl PayingChain for EvmSource {
         Ok(nonce.await?)
     }
 
+    async fn has_code(&self, address: &Address, at: &BlockRef) -> Result<bool, SourceError> {
+        evm(address).map_err(wrong(self.pool()))?;
+        let call = Call { method: CODE, params: json!([address.to_string(), by_hash(at)]) };
+        let asked = ("whether a sponsor has code", [CODE].as_slice(), &call);
+        let has_code = agreed(self.pool(), at, asked, |endpoint, answer| {
+            let data: Data<'_> = endpoint.parse(CODE, answer)?;
+            let mut code = Vec::new();
+            data.append_to(&mut code);
+            Ok(!code.is_empty())
+        });
+        Ok(has_code.await?)
+    }
+
     async fn owned(&self, address: &Address) -> Result<U256, SourceError> {
         evm(address).map_err(wrong(self.pool()))?;
         let calls = [Call { method: BALANCE, params: json!([address.to_string(), "latest"]) }];

@@ -104,6 +104,10 @@ impl PayingChain for SolanaSource {
         Ok(0)
     }
 
+    async fn has_code(&self, _: &Address, _: &BlockRef) -> Result<bool, SourceError> {
+        Ok(false)
+    }
+
     async fn owned(&self, address: &Address) -> Result<U256, SourceError> {
         let asked = |endpoint| -> BoxFuture<'_, Result<u64, SolanaError>> {
             let params = json!([address.to_string(), { "commitment": COMMITMENT }]);

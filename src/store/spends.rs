@@ -1,0 +1,128 @@
+//! What left wallets and sponsors, and no attempt on record explained when its block was recorded.
+//!
+//! A transaction is noted in the transaction that records its debits and fees, once for each spender. It stays until its
+//! block is final and a sender has judged it, so these are few.
+
+use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Chain, TxId, U256};
+
+use crate::store::deposits::{address, amount_of};
+use crate::store::movements::tx_id;
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::wallets::name as family_name;
+use crate::store::{Connection, StoreError, Tx, hash, int, uint};
+
+/// A transaction by which something left an address of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spend {
+    pub block: BlockRef,
+    pub tx: TxId,
+    pub spender: Address,
+    /// Of the spender, where it paid for the transaction and its chain counts nonces.
+    pub nonce: Option<u64>,
+    pub is_canonical: bool,
+}
+
+/// What is on record of a spend.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Evidence {
+    /// An attempt, or an entry of the signer's journal, is this very transaction.
+    pub is_ours: bool,
+    /// It uses the key of an intent of a wallet of ours, whoever's transfer it is.
+    pub carries: bool,
+    /// The spender paid for it.
+    pub has_fee: bool,
+    /// What left the spender, and what its intents paid.
+    pub left: Vec<(AssetId, U256)>,
+    pub paid: Vec<(AssetId, U256)>,
+}
+
+statements! {
+    NOTE = "INSERT INTO spends (chain, block_hash, block_number, tx_id, spender, nonce) SELECT $1, $2, $3, $4, $5, $6 \
+            WHERE (EXISTS (SELECT 1 FROM wallets WHERE family = $7 AND address = $5) \
+            OR EXISTS (SELECT 1 FROM sponsors WHERE chain = $1 AND address = $5)) \
+            AND NOT EXISTS (SELECT 1 FROM transfer_attempts WHERE chain = $1 AND tx_id = $4) \
+            ON CONFLICT (chain, block_hash, tx_id, spender) DO UPDATE SET nonce = COALESCE(spends.nonce, excluded.nonce)";
+    WAITING = "SELECT s.block_hash, s.block_number, s.tx_id, s.spender, s.nonce, b.canonical \
+               FROM spends AS s JOIN blocks AS b ON b.chain = s.chain AND b.hash = s.block_hash \
+               WHERE s.chain = $1 AND s.block_number <= $2 ORDER BY s.block_number, s.tx_id LIMIT $3";
+    JUDGED = "DELETE FROM spends WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND spender = $4";
+    IS_OURS = "SELECT 1 WHERE EXISTS (SELECT 1 FROM transfer_attempts WHERE chain = $1 AND tx_id = $2) \
+               OR EXISTS (SELECT 1 FROM journal_txs WHERE chain = $1 AND tx_id = $2)";
+    IS_ATTEMPT = "SELECT 1 WHERE EXISTS (SELECT 1 FROM transfer_attempts WHERE chain = $1 AND tx_id = $2)";
+    CARRIES = "SELECT 1 WHERE EXISTS (SELECT 1 FROM marks AS m JOIN wallets AS w ON w.family = $4 AND w.address = m.payer \
+               WHERE m.chain = $1 AND m.block_hash = $2 AND m.tx_id = $3)";
+    HAS_FEE = "SELECT 1 FROM fees WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4";
+    LEFT = "SELECT asset, amount FROM debits WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND sender = $4 ORDER BY leg_hash";
+    PAID = "SELECT asset, amount FROM marks WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4 AND effect = 'paid' ORDER BY intent_key";
+    JOURNALED = "INSERT INTO journal_txs (chain, tx_id) VALUES ($1, $2) ON CONFLICT (chain, tx_id) DO NOTHING";
+}
+
+/// Notes that something left `spender` by this transaction, if it is a wallet or a sponsor and no attempt is that
+/// transaction. `nonce` is the spender's, where it paid for it.
+pub(super) async fn note(
+    tx: &mut Tx,
+    chain: Chain,
+    block: &BlockRef,
+    (of, spender, nonce): (&TxId, &Address, Option<u64>),
+) -> Result<(), StoreError> {
+    let (family, nonce) = (family_name(spender.family()), nonce.map(int));
+    let (hash, number) = (&block.hash.0[..], int(block.number));
+    execute!(tx, NOTE, chain.name(), hash, number, of.as_bytes(), spender.as_bytes(), nonce, family).map(drop)
+}
+
+/// At most `limit` of those in blocks up to `through`, the lowest block first.
+pub async fn waiting(
+    connection: &mut impl Connection,
+    chain: Chain,
+    through: u64,
+    limit: u32,
+) -> Result<Vec<Spend>, StoreError> {
+    type Row = (Vec<u8>, i64, Vec<u8>, Vec<u8>, Option<i64>, bool);
+    let spend = |(bytes, number, tx, spender, nonce, is_canonical): Row| {
+        let block =
+            BlockRef { number: uint("block number", number)?, hash: BlockHash(hash("block hash", &bytes)?) };
+        let nonce = nonce.map(|nonce| uint("nonce", nonce)).transpose()?;
+        Ok(Spend { block, tx: tx_id(&tx)?, spender: address("spender", &spender)?, nonce, is_canonical })
+    };
+    let rows = fetch_all!(connection, Row, WAITING, chain.name(), int(through), i64::from(limit))?;
+    rows.into_iter().map(spend).collect()
+}
+
+/// What is on record of it now.
+pub async fn evidence(
+    connection: &mut impl Connection,
+    chain: Chain,
+    spend: &Spend,
+) -> Result<Evidence, StoreError> {
+    let (name, hash, of) = (chain.name(), &spend.block.hash.0[..], spend.tx.as_bytes());
+    let (spender, family) = (spend.spender.as_bytes(), family_name(spend.spender.family()));
+    let carries = fetch_optional!(connection, (i32,), CARRIES, name, hash, of, family)?.is_some();
+    let has_fee = fetch_optional!(connection, (i32,), HAS_FEE, name, hash, of, spender)?.is_some();
+    let left = fetch_all!(connection, (Vec<u8>, Vec<u8>), LEFT, name, hash, of, spender)?;
+    let paid = fetch_all!(connection, (Vec<u8>, Vec<u8>), PAID, name, hash, of, spender)?;
+    let amounts = |rows: Vec<(Vec<u8>, Vec<u8>)>| {
+        let amount = |(asset, amount): (Vec<u8>, Vec<u8>)| {
+            let asset = AssetId::from_bytes(&asset).map_err(|error| StoreError::inconsistent("asset", error))?;
+            Ok((asset, amount_of(&amount)?))
+        };
+        rows.into_iter().map(amount).collect::<Result<Vec<_>, StoreError>>()
+    };
+    let is_ours = fetch_optional!(connection, (i32,), IS_OURS, name, of)?.is_some();
+    Ok(Evidence { is_ours, carries, has_fee, left: amounts(left)?, paid: amounts(paid)? })
+}
+
+/// Forgets one that was judged.
+pub async fn judged(tx: &mut Tx, chain: Chain, spend: &Spend) -> Result<(), StoreError> {
+    let (hash, of, spender) = (&spend.block.hash.0[..], spend.tx.as_bytes(), spend.spender.as_bytes());
+    execute!(tx, JUDGED, chain.name(), hash, of, spender).map(drop)
+}
+
+/// Whether an attempt on record is this transaction.
+pub async fn is_attempt(connection: &mut impl Connection, chain: Chain, of: &TxId) -> Result<bool, StoreError> {
+    Ok(fetch_optional!(connection, (i32,), IS_ATTEMPT, chain.name(), of.as_bytes())?.is_some())
+}
+
+/// Records that the signer's journal has this transaction of a sponsor.
+pub async fn journaled(tx: &mut Tx, chain: Chain, of: &TxId) -> Result<(), StoreError> {
+    execute!(tx, JOURNALED, chain.name(), of.as_bytes()).map(drop)
+}
