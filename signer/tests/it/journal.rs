@@ -69,7 +69,7 @@ async fn what_was_signed_for_a_chain_is_read_behind_any_entry() {
     let of_intent = |id| Journaled::Intent { transfer_id: [id; 16], deadline: NOW + 300 };
     let paths = [sponsor()];
     let sponsor = signer.addresses(&paths).await.unwrap()[0];
-    let of_carrier = Journaled::Carrier { transfer_id: [1; 16], sponsor, nonce: Some(7) };
+    let of_carrier = Journaled::Carrier { transfer_id: Some([1; 16]), sponsor, nonce: Some(7) };
     let all = [(1, of_intent(1)), (2, of_carrier), (3, of_intent(2))];
     for behind in 0..=3 {
         let entries = all[behind..].to_vec();

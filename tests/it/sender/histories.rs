@@ -16,7 +16,7 @@ use landfall::store::ORGANIZATION;
 use landfall::store::transfers::{self, TransferFilter};
 use landfall::transfer::{State, TransferId, TransferStatus};
 use landfall::watcher::{BalanceWatch, BalancesRead};
-use landfall_chain::Route;
+use landfall_chain::{Effect, Mark, Route};
 use landfall_sim::{Fault, SendFault, SimChain, SimSigner, SimTx};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -549,6 +549,9 @@ impl History {
         let blocks = world.chain.blocks();
         let final_time =
             blocks.iter().find(|block| block.header.block.number == final_number).unwrap().header.time_secs;
+        let finals = blocks.iter().filter(|block| block.header.block.number <= final_number);
+        let final_marks = finals.flat_map(|block| &block.txs).flat_map(|tx| &tx.marks);
+        tally.add("delegates taken away", u64::try_from(world.chain.clearings().iter().sum::<usize>()).unwrap());
         let attempts = bench.attempts().await;
         for transfer in &all {
             let signers = std::iter::once(bench).chain(&self.copy).map(|bench| &bench.signer).chain(&self.lost);
@@ -572,7 +575,10 @@ impl History {
                     }
                 }
                 State::Failed(code) | State::Dropped(code) => {
-                    let is_dead = deadline.is_none_or(|deadline| deadline <= final_time);
+                    let is_over = deadline.is_none_or(|deadline| deadline <= final_time);
+                    let is_cancelled =
+                        |mark: &Mark| (mark.key, mark.effect) == (transfer.intent_key, Effect::Cancelled);
+                    let is_dead = is_over || final_marks.clone().any(is_cancelled);
                     assert!(is_dead, "{} is {:?} and can still be paid", transfer.id, transfer.state);
                     tally.count(&format!("{} {}", transfer.state.name(), code.name()));
                 }
