@@ -114,13 +114,28 @@ CREATE TABLE intents (
     PRIMARY KEY (transfer_id, deadline_secs)
 );
 
--- What a wallet's key signs so that a delegate acts for it, from before it signs; of each of its nonces one.
+-- What a payer's key signs so that a transfer is never paid, from before it signs.
+CREATE TABLE cancellations (
+    transfer_id TEXT NOT NULL PRIMARY KEY REFERENCES transfers (id),
+    -- NULL until it is signed; then with the signer's name, and the number of its entry in that signer's journal.
+    signature {{blob}},
+    signer_id TEXT,
+    signer_seq BIGINT,
+    recorded_us BIGINT NOT NULL,
+    signed_us BIGINT
+);
+
+-- What a wallet's key signs so that a delegate acts for it, or none does any more, from before it signs; of each of its
+-- nonces one.
 CREATE TABLE authorizations (
     chain TEXT NOT NULL,
     wallet {{blob}} NOT NULL,
     nonce BIGINT NOT NULL,
-    -- The code that acts for it.
+    -- The code that acts for it; zeros take it away.
     implementation {{blob}} NOT NULL,
+    -- Of what takes it away: the transfer that bears the cost, and the one whose attempts carry it with others.
+    transfer_id TEXT REFERENCES transfers (id),
+    carried_by TEXT REFERENCES transfers (id),
     -- NULL until it is signed; then with the signer's name, and the number of its entry in that signer's journal.
     signature {{blob}},
     signer_id TEXT,
@@ -128,6 +143,19 @@ CREATE TABLE authorizations (
     recorded_us BIGINT NOT NULL,
     signed_us BIGINT,
     PRIMARY KEY (chain, wallet, nonce)
+);
+CREATE INDEX authorizations_carried_by ON authorizations (carried_by) WHERE carried_by IS NOT NULL;
+
+-- Wallets for which a delegate may act though nothing needs it. A row leaves when a final block shows that none does.
+CREATE TABLE clearings (
+    chain TEXT NOT NULL,
+    wallet {{blob}} NOT NULL,
+    -- Its transfer that ended last: it bears what this costs.
+    transfer_id TEXT NOT NULL REFERENCES transfers (id),
+    since_us BIGINT NOT NULL,
+    -- The nonce of what takes the delegate away; NULL until it is made.
+    nonce BIGINT,
+    PRIMARY KEY (chain, wallet)
 );
 
 -- Addresses that pay for transactions. One is asked for by its number, and gets its address from the signer.
@@ -202,7 +230,9 @@ CREATE TABLE transfer_attempts (
     -- 0 for the first at this nonce.
     try BIGINT NOT NULL,
     transfer_id TEXT NOT NULL REFERENCES transfers (id),
-    -- Which of the transfer's intents it carries.
+    -- 'payment', 'cancellation', or 'clearing': what takes delegates away, of this transfer's wallet first.
+    purpose TEXT NOT NULL CHECK (purpose IN ('payment', 'cancellation', 'clearing')),
+    -- Which of the transfer's intents it carries or ends; 0 of a clearing.
     deadline_secs BIGINT NOT NULL,
     -- On Solana the limit of compute units, and the price of one in millionths of a lamport; the tip is 0.
     gas_limit BIGINT NOT NULL,

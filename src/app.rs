@@ -88,10 +88,9 @@ impl App {
     /// # Errors
     /// See [`StartError`]: each needs a person.
     pub async fn start(config: &Config, migrate: Migrate, clock: Clock) -> Result<Self, StartError> {
-        let chains = config
-            .chains
-            .iter()
-            .map(|(chain, settings)| Followed::configured(*chain, settings, config.recipient_gas_max));
+        let chains = config.chains.iter().map(|(chain, settings)| {
+            Followed::configured(*chain, settings, (config.recipient_gas_max, config.delegation))
+        });
         let chains = chains.collect::<Result<Vec<_>, _>>()?;
         let mut workers = Workers::new(clock.clone());
         let started = Arc::new(OnceLock::new());

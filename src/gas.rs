@@ -109,6 +109,10 @@ pub enum Cause {
     SecondCarrier,
     /// It brought an account's own money together.
     Sweep,
+    /// It ended what a person had cancelled.
+    Cancellation,
+    /// It took away the delegate that a payment needed.
+    Clearing,
 }
 
 /// To whom a cost goes.
@@ -245,6 +249,15 @@ impl GasCurrency {
     }
 }
 
+/// What each of `count` bears of a cost that they share; the first what is left. Nobody bears nothing of it.
+pub fn shares(amount: U256, count: usize) -> Vec<U256> {
+    let of = U256::from(count.max(1));
+    let each = amount / of;
+    let mut shares = vec![each; count.max(1)];
+    shares[0] += amount - each * of;
+    shares
+}
+
 /// What is held of a transfer that is expected to cost `estimate`: half as much again, for fees rise.
 pub fn hold_of(estimate: U256) -> U256 {
     estimate.saturating_add(estimate.div_ceil(U256::from(2)))
@@ -307,7 +320,7 @@ impl Cause {
 
     pub const fn bearer(self) -> Bearer {
         match self {
-            Cause::Carrier | Cause::RevertedCarrier => Bearer::Customer,
+            Cause::Carrier | Cause::RevertedCarrier | Cause::Cancellation | Cause::Clearing => Bearer::Customer,
             // We sent it beside the one that paid, or for ourselves.
             Cause::SecondCarrier | Cause::Sweep => Bearer::Platform,
         }
@@ -464,6 +477,17 @@ mod tests {
             assert_eq!(cause.bearer(), bearer, "{cause:?}");
         }
         assert_eq!(Cause::Sweep.bearer(), Bearer::Platform);
+        assert_eq!([Cause::Cancellation, Cause::Clearing].map(Cause::bearer), [Bearer::Customer; 2]);
+    }
+
+    #[test]
+    fn what_several_share_is_divided_evenly_and_the_first_bears_what_is_left() {
+        for (amount, count, first, each) in [(0, 1, 0, 0), (7, 1, 7, 7), (7, 3, 3, 2), (6, 3, 2, 2), (1, 20, 1, 0)] {
+            let shares = shares(U256::from(amount), count);
+            assert_eq!((shares.len(), shares[0]), (count, U256::from(first)), "{amount} {count}");
+            assert!(shares[1..].iter().all(|share| *share == U256::from(each)));
+            assert_eq!(shares.iter().sum::<U256>(), U256::from(amount));
+        }
     }
 
     #[test]

@@ -44,8 +44,8 @@ pub mod api; // HTTP for clients
 pub mod delivery; // sends events to webhooks and NATS
 pub mod doctor; // what sending needs, asked for now
 pub mod feed; // numbers events for clients that read them in sequence
-pub mod prices; // reads what native currencies cost
 pub mod health; // status, health, the admin port
+pub mod prices; // reads what native currencies cost
 pub mod receiver; // the other end of a webhook
 pub mod watcher; // follows a chain
 

@@ -81,7 +81,9 @@ enum Unbelieved {
     Old(u64),
     #[error("its time {0} is no Unix time in seconds")]
     NoTime(String),
-    #[error("{price} is {CHANGE_TIMES_MAX} times more or less than {last}, the last one: if it is right, `landfall gas price set`")]
+    #[error(
+        "{price} is {CHANGE_TIMES_MAX} times more or less than {last}, the last one: if it is right, `landfall gas price set`"
+    )]
     Leap { price: Price, last: Price },
 }
 

@@ -11,7 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use landfall_chain::{Address, Asset, AssetId, Chain, IntentKey, TxId, U256, Unpayable, hash_of};
+use landfall_chain::{Address, Asset, AssetId, Chain, IntentKey, Route, TxId, U256, Unpayable, hash_of};
 use uuid::Uuid;
 
 use crate::deposit::uuid_of;
@@ -246,6 +246,13 @@ impl TransferId {
     /// The key of its intent on the chain with this CAIP-2 name, as blocks show that `payer` used it.
     pub fn intent_key(self, chain_ref: &str, payer: &Address) -> IntentKey {
         IntentKey::of(chain_ref, self.0.as_bytes()).shown(payer)
+    }
+}
+
+impl Transfer {
+    /// Whether a delegate pays it. Its route names the delegate, too.
+    pub fn is_by_delegate(&self) -> bool {
+        self.route.split(' ').next() == Some(Route::DELEGATE)
     }
 }
 

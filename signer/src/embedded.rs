@@ -11,19 +11,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use coins_bip32::ecdsa::SigningKey;
 use ed25519_dalek::Signer as _;
 use landfall_chain::{
-    Address, Authorization, Carrier, Guarded, Intent, JournalPage, KeyPath, Refusal, Route, SIGN_REQUESTS_MAX,
-    SignRequest, Signed, Signer, SignerUnavailable, Signing, TxId, with_causes,
+    Address, Authorization, Carried, Carrier, Guarded, Intent, JournalPage, KeyPath, Refusal, Route, SIGN_REQUESTS_MAX,
+    SignRequest, Signed, SignedAuthorization, Signer, SignerUnavailable, Signing, TxId, with_causes,
 };
-use landfall_evm::pay::{authorization_digest, carrier as unsigned_carrier, intent_digest, signer_of};
+use landfall_evm::pay::{
+    PayError, authorization_digest, cancellation_digest, carrier as unsigned_carrier, intent_digest, signer_of,
+};
 use landfall_solana::pay::guarded as unsigned_guarded;
 
 use crate::journal::{Draft, Journal, Seen};
 use crate::keys::evm_address;
-use crate::policy::{Known, KnownGuarded, Policy};
+use crate::policy::{Known, KnownGuarded, KnownSigned, Policy};
 use crate::{Keystore, KeystoreError, Passphrase};
 
 /// `v` of a signature whose point has an even y; one more where it is odd.
 const V_EVEN: u8 = 27;
+
+/// How the policy judges what a wallet signs about its code.
+type Judge = fn(&Policy, &KeyPath, Address, &Authorization, Seen) -> Result<(), Refusal>;
 
 /// The signer's own clock: seconds since 1970.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -137,8 +142,12 @@ impl Inner {
     fn stage(&self, journal: &mut Journal, request: &SignRequest, now: u64) -> Result<Ready, Refusal> {
         match request {
             SignRequest::Intent { path, intent, heals } => self.stage_intent(journal, path, (intent, *heals), now),
+            SignRequest::Cancel { path, intent } => self.stage_cancellation(journal, path, intent, now),
             SignRequest::Authorization { path, authorization } => {
-                self.stage_authorization(journal, path, authorization, now)
+                self.stage_authorization(journal, path, (authorization, Policy::judge_authorization), now)
+            }
+            SignRequest::Clear { path, clearing } => {
+                self.stage_authorization(journal, path, (clearing, Policy::judge_clearing), now)
             }
             SignRequest::Carrier { path, carrier } => self.stage_carrier(journal, path, carrier, now),
             SignRequest::Guarded { path, payer, guarded } => self.stage_guarded(journal, [path, payer], guarded, now),
@@ -154,8 +163,8 @@ impl Inner {
     ) -> Result<Ready, Refusal> {
         let address = self.keystore.keys.address(path).map_err(|error| Refusal(error.to_string()))?;
         let draft = Draft::of_intent(path, intent, now);
-        let seen = journal.seen(&draft);
-        self.policy.judge_intent(path, address, (intent, heals), seen, now)?;
+        let (seen, cancelled) = (journal.seen(&draft), journal.cancelled(&intent.transfer_id));
+        self.policy.judge_intent(path, address, (intent, heals), (seen, cancelled), now)?;
         if matches!(intent.route, Route::Guard { .. }) {
             return Ok(Ready::Noted { seq: staged(journal, draft)? });
         }
@@ -165,16 +174,32 @@ impl Inner {
         Ok(Ready::Digest { seq, key, digest })
     }
 
+    fn stage_cancellation(
+        &self,
+        journal: &mut Journal,
+        path: &KeyPath,
+        intent: &Intent,
+        now: u64,
+    ) -> Result<Ready, Refusal> {
+        let key = self.key(path)?;
+        let seen = journal.seen(&Draft::of_intent(path, intent, now));
+        self.policy.judge_cancellation(path, evm_address(&key), intent, seen)?;
+        let digest = cancellation_digest(intent).map_err(|error| Refusal(error.to_string()))?;
+        let seq = staged(journal, Draft::of_cancellation(path, intent, now))?;
+        Ok(Ready::Digest { seq, key, digest })
+    }
+
+    /// What a wallet allows or takes away, as `judge` says.
     fn stage_authorization(
         &self,
         journal: &mut Journal,
         path: &KeyPath,
-        authorization: &Authorization,
+        (authorization, judge): (&Authorization, Judge),
         now: u64,
     ) -> Result<Ready, Refusal> {
         let key = self.key(path)?;
         let draft = Draft::of_authorization(path, authorization, now);
-        self.policy.judge_authorization(path, evm_address(&key), authorization, journal.seen(&draft))?;
+        judge(&self.policy, path, evm_address(&key), authorization, journal.seen(&draft))?;
         let digest = authorization_digest(authorization).map_err(|error| Refusal(error.to_string()))?;
         let seq = staged(journal, draft)?;
         Ok(Ready::Digest { seq, key, digest })
@@ -188,28 +213,37 @@ impl Inner {
         now: u64,
     ) -> Result<Ready, Refusal> {
         let key = self.key(path)?;
-        let carried = &carrier.carried;
-        let digest = intent_digest(&carried.intent).map_err(|error| Refusal(error.to_string()))?;
-        let signer = |digest: &[u8; 32], signature: &[u8]| signer_of(digest, signature.try_into().ok()?);
-        let authorization = match &carrier.authorization {
-            Some(signed) => {
-                let digest = authorization_digest(&signed.authorization).map_err(|error| Refusal(error.to_string()))?;
-                let seen = journal.seen(&Draft::of_authorization(path, &signed.authorization, now));
-                Some((signer(&digest, &signed.signature), seen))
+        let wrong = |error: PayError| Refusal(error.to_string());
+        let known_of = |draft: Draft, digest: [u8; 32], signature: &[u8]| {
+            let signer = signature.try_into().ok().and_then(|signature| signer_of(&digest, signature));
+            KnownSigned { signer, seen: journal.seen(&draft) }
+        };
+        let of_tuple = |SignedAuthorization { authorization, signature }: &SignedAuthorization| {
+            let digest = authorization_digest(authorization).map_err(wrong)?;
+            Ok::<_, Refusal>(known_of(Draft::of_authorization(path, authorization, now), digest, signature))
+        };
+        let (signed, tuples) = match &carrier.carried {
+            Carried::Payment { signed, authorization } => {
+                let digest = intent_digest(&signed.intent).map_err(wrong)?;
+                let signed = known_of(Draft::of_intent(path, &signed.intent, now), digest, &signed.signature);
+                (Some(signed), authorization.as_deref().map(of_tuple).into_iter().collect::<Result<_, _>>()?)
             }
-            None => None,
+            Carried::Cancellation(signed) => {
+                let digest = cancellation_digest(&signed.intent).map_err(wrong)?;
+                let draft = Draft::of_cancellation(path, &signed.intent, now);
+                (Some(known_of(draft, digest, &signed.signature)), Vec::new())
+            }
+            Carried::Clearings(clearings) => (None, clearings.iter().map(of_tuple).collect::<Result<_, _>>()?),
         };
-        let known = Known {
-            address: evm_address(&key),
-            intent_signer: signer(&digest, &carried.signature),
-            intent: journal.seen(&Draft::of_intent(path, &carried.intent, now)),
-            authorization,
-        };
+        let known = Known { address: evm_address(&key), signed, authorizations: tuples };
         let entries = self.policy.judge_carrier(path, carrier, &known)?;
-        let unsigned = unsigned_carrier(carrier).map_err(|error| Refusal(error.to_string()))?;
+        let unsigned = unsigned_carrier(carrier).map_err(wrong)?;
         let signature = signature(&key, &unsigned.digest());
         let (bytes, tx) = unsigned.signed(&signature);
-        let seq = staged(journal, Draft::of_carrier(path, carrier, (entries, &tx), now))?;
+        let draft = Draft::of_carrier(path, carrier, (&entries, &tx), now);
+        let cancelled = carrier.carried.intent().and_then(|intent| journal.cancelled(&intent.transfer_id));
+        Policy::judge_payment(&carrier.carried, journal.seen(&draft), cancelled)?;
+        let seq = staged(journal, draft)?;
         Ok(Ready::Tx { seq, bytes, tx })
     }
 

@@ -5,8 +5,8 @@
 use std::collections::{HashMap, HashSet};
 
 use landfall_chain::{
-    Address, AssetId, Authorization, Carrier, Family, GuardTerms, Guarded, Intent, KeyPath, Network, Refusal, Route,
-    Seed, SignedAuthorization,
+    Address, AssetId, Authorization, CLEARINGS_MAX, Carried, Carrier, Family, GuardTerms, Guarded, Intent, KeyPath,
+    Network, Refusal, Route, Seed, SignedAuthorization, SignedIntent,
 };
 
 use crate::journal::{DEADLINES_MAX, Seen};
@@ -40,23 +40,29 @@ pub struct Policy {
 }
 
 /// What the signer itself knows of a carrier.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Known {
     /// The address of the path.
     pub(crate) address: Address,
-    /// Whose signature is on the intent.
-    pub(crate) intent_signer: Option<Address>,
-    /// What the journal has of the intent.
-    pub(crate) intent: Seen,
-    /// Whose signature is on the authorization, if there is one, and what the journal has of it.
-    pub(crate) authorization: Option<(Option<Address>, Seen)>,
+    /// Of the payment or the cancellation; `None` of what takes delegates away.
+    pub(crate) signed: Option<KnownSigned>,
+    /// Of each authorization that it brings.
+    pub(crate) authorizations: Vec<KnownSigned>,
+}
+
+/// Whose signature is on something, and what the journal has of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownSigned {
+    pub(crate) signer: Option<Address>,
+    pub(crate) seen: Seen,
 }
 
 /// The entries of what a carrier brings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Entries {
-    pub(crate) intent: u64,
-    pub(crate) authorization: Option<u64>,
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Entries {
+    Payment { intent: u64, authorization: Option<u64> },
+    Cancellation(u64),
+    Clearings(Vec<u64>),
 }
 
 /// What the signer itself knows of a transaction that makes a guard.
@@ -95,14 +101,14 @@ impl Policy {
         policy
     }
 
-    /// `derived` is the address of the path, `heals` how many earlier deadlines who asks knows of, and `seen` what the
-    /// journal has of the intent.
+    /// `derived` is the address of the path, `heals` how many earlier deadlines who asks knows of, `seen` what the journal
+    /// has of the intent, and `cancelled` the entry that cancelled it.
     pub(crate) fn judge_intent(
         &self,
         path: &KeyPath,
         derived: Address,
         (intent, heals): (&Intent, usize),
-        seen: Seen,
+        (seen, cancelled): (Seen, Option<u64>),
         now: u64,
     ) -> Result<(), Refusal> {
         check_path(path, Seed::Wallets, &intent.route)?;
@@ -119,9 +125,29 @@ impl Policy {
                 refuse(format!("the transfer has entry {seq} of the journal, of another content"))
             }
             Seen::OtherDeadline { deadlines } => {
-                check_heals(heals, deadlines).and(check_deadline(intent.deadline, now))
+                check_cancelled(cancelled).and(check_heals(heals, deadlines)).and(check_deadline(intent.deadline, now))
             }
             Seen::Never => check_heals(heals, 0).and(check_deadline(intent.deadline, now)),
+        }
+    }
+
+    /// What was signed is cancelled by its payer at any time. `derived` is the address of the path, and `seen` what the
+    /// journal has of the intent. Returns the entry of the intent.
+    pub(crate) fn judge_cancellation(
+        &self,
+        path: &KeyPath,
+        derived: Address,
+        intent: &Intent,
+        seen: Seen,
+    ) -> Result<u64, Refusal> {
+        check_path(path, Seed::Wallets, &intent.route)?;
+        self.check_route(intent)?;
+        check_address("the payer", intent.payer, path, derived)?;
+        match seen {
+            Seen::Same { seq } => Ok(seq),
+            Seen::Never | Seen::OtherDeadline { .. } | Seen::OtherContent { .. } => {
+                refuse("the intent is not in the journal")
+            }
         }
     }
 
@@ -137,14 +163,21 @@ impl Policy {
         check_seed(path, Seed::Wallets)?;
         self.check_implementation(authorization)?;
         check_address("the wallet", authorization.wallet, path, derived)?;
-        match seen {
-            Seen::Never | Seen::Same { .. } => Ok(()),
-            Seen::OtherContent { seq } => {
-                refuse(format!("this nonce of the wallet has entry {seq} of the journal, of another content"))
-            }
-            // It has none.
-            Seen::OtherDeadline { .. } => refuse("an authorization has no deadline"),
-        }
+        check_nonce(seen)
+    }
+
+    /// A wallet takes away what acts for it, on a chain where something may. As [`Policy::judge_authorization`].
+    pub(crate) fn judge_clearing(
+        &self,
+        path: &KeyPath,
+        derived: Address,
+        clearing: &Authorization,
+        seen: Seen,
+    ) -> Result<(), Refusal> {
+        check_seed(path, Seed::Wallets)?;
+        self.check_clearing(clearing)?;
+        check_address("the wallet", clearing.wallet, path, derived)?;
+        check_nonce(seen)
     }
 
     fn check_implementation(&self, authorization: &Authorization) -> Result<(), Refusal> {
@@ -152,11 +185,18 @@ impl Policy {
         if !self.implementations.contains(&(chain_ref.clone(), *implementation)) {
             return refuse(format!("{implementation} is not on the list of what may act for wallets on {chain_ref}"));
         }
-        // EIP-7702 takes 0 for every chain. Nothing is listed under it, whoever writes the list.
-        if chain_ref.trim_start_matches("eip155:").trim_matches('0').is_empty() {
-            return refuse("an authorization for every chain");
+        check_one_chain(chain_ref)
+    }
+
+    fn check_clearing(&self, clearing: &Authorization) -> Result<(), Refusal> {
+        let chain_ref = &clearing.chain_ref;
+        if !clearing.is_clearing() {
+            return refuse(format!("{} is code, and does not take code away", clearing.implementation));
         }
-        Ok(())
+        if !self.implementations.iter().any(|(listed, _)| listed == chain_ref) {
+            return refuse(format!("nothing on the list acts for wallets on {chain_ref}"));
+        }
+        check_one_chain(chain_ref)
     }
 
     /// The entry of the authorization that it brings: the payer's own, of the route that it pays by.
@@ -164,7 +204,7 @@ impl Policy {
         &self,
         intent: &Intent,
         authorization: Option<&SignedAuthorization>,
-        known: Option<(Option<Address>, Seen)>,
+        known: &Known,
     ) -> Result<Option<u64>, Refusal> {
         let Some(SignedAuthorization { authorization, .. }) = authorization else { return Ok(None) };
         let Route::Delegate(delegate) = &intent.route else { return refuse("its route needs no authorization") };
@@ -174,30 +214,58 @@ impl Policy {
             return refuse("the authorization is not what its intent needs");
         }
         self.check_implementation(authorization)?;
-        match known {
-            Some((Some(signer), Seen::Same { seq })) if signer == *wallet => Ok(Some(seq)),
-            Some((_, Seen::Same { .. })) | None => {
-                refuse(format!("the authorization has no signature of its wallet {wallet}"))
-            }
-            Some((_, Seen::Never | Seen::OtherDeadline { .. } | Seen::OtherContent { .. })) => {
-                refuse("the authorization is not in the journal")
-            }
+        known.authorizations.first().copied().map_or_else(|| of_nobody(*wallet), |it| it.entry(*wallet)).map(Some)
+    }
+
+    /// The entries of what takes delegates away: at least one, of one chain, and each of another wallet.
+    fn check_clearings(&self, clearings: &[SignedAuthorization], known: &Known) -> Result<Vec<u64>, Refusal> {
+        let count = clearings.len();
+        if count == 0 || count > CLEARINGS_MAX || count != known.authorizations.len() {
+            return refuse(format!("clearings of {count} wallets: expected are 1 to {CLEARINGS_MAX}"));
         }
+        let (mut wallets, mut entries) = (HashSet::new(), Vec::new());
+        for (SignedAuthorization { authorization, .. }, known) in clearings.iter().zip(&known.authorizations) {
+            self.check_clearing(authorization)?;
+            if authorization.chain_ref != clearings[0].authorization.chain_ref {
+                return refuse("clearings of two chains");
+            }
+            if !wallets.insert(authorization.wallet) {
+                return refuse(format!("two clearings of {}", authorization.wallet));
+            }
+            entries.push(known.entry(authorization.wallet)?);
+        }
+        Ok(entries)
     }
 
     /// The entries of what it carries.
     pub(crate) fn judge_carrier(&self, path: &KeyPath, carrier: &Carrier, known: &Known) -> Result<Entries, Refusal> {
-        let intent = &carrier.carried.intent;
-        check_path(path, Seed::Sponsors, &intent.route)?;
-        self.check_route(intent)?;
-        check_address("the sponsor", carrier.sponsor, path, known.address)?;
-        let Seen::Same { seq } = known.intent else { return refuse("the intent is not in the journal") };
-        if known.intent_signer != Some(intent.payer) {
-            return refuse(format!("the intent has no signature of its payer {}", intent.payer));
+        match carrier.carried.intent() {
+            Some(intent) => check_path(path, Seed::Sponsors, &intent.route).and(self.check_route(intent))?,
+            None => check_family(path, Family::Evm, "clearing").and(check_seed(path, Seed::Sponsors))?,
         }
-        let authorization = self.check_authorization(intent, carrier.authorization.as_deref(), known.authorization)?;
+        check_address("the sponsor", carrier.sponsor, path, known.address)?;
+        let entries = match &carrier.carried {
+            Carried::Payment { signed, authorization } => {
+                let intent = check_signed("intent", signed, known.signed)?;
+                let authorization = self.check_authorization(&signed.intent, authorization.as_deref(), known)?;
+                Entries::Payment { intent, authorization }
+            }
+            Carried::Cancellation(signed) => Entries::Cancellation(check_signed("cancellation", signed, known.signed)?),
+            Carried::Clearings(clearings) => Entries::Clearings(self.check_clearings(clearings, known)?),
+        };
         self.check_cost(carrier)?;
-        Ok(Entries { intent: seq, authorization })
+        Ok(entries)
+    }
+
+    /// What was cancelled gets no new payment. The bytes of one that was signed before are given again: they may have left
+    /// already. `seen` is what the journal has of the carrier, and `cancelled` the entry that cancelled its transfer.
+    pub(crate) fn judge_payment(carried: &Carried, seen: Seen, cancelled: Option<u64>) -> Result<(), Refusal> {
+        match (carried, seen) {
+            (Carried::Cancellation(_) | Carried::Clearings(_), _) | (_, Seen::Same { .. }) => Ok(()),
+            (Carried::Payment { .. }, Seen::Never | Seen::OtherDeadline { .. } | Seen::OtherContent { .. }) => {
+                check_cancelled(cancelled)
+            }
+        }
     }
 
     /// The entry of the intent that it pays. A new one is signed within the window alone: what proves that nothing was
@@ -247,7 +315,7 @@ impl Policy {
         if tip > max_fee {
             return refuse(format!("the tip {tip} is above the fee {max_fee}"));
         }
-        self.check_cost_max(&carrier.carried.intent.chain_ref, carrier.cost_max())
+        self.check_cost_max(carrier.carried.chain_ref().unwrap_or_default(), carrier.cost_max())
     }
 
     fn check_cost_max(&self, chain_ref: &str, cost: u128) -> Result<(), Refusal> {
@@ -259,8 +327,64 @@ impl Policy {
     }
 }
 
+impl KnownSigned {
+    /// The entry of an authorization of `wallet`.
+    fn entry(self, wallet: Address) -> Result<u64, Refusal> {
+        match (self.signer, self.seen) {
+            (Some(signer), Seen::Same { seq }) if signer == wallet => Ok(seq),
+            (_, Seen::Same { .. }) => of_nobody(wallet),
+            (_, Seen::Never | Seen::OtherDeadline { .. } | Seen::OtherContent { .. }) => {
+                refuse("the authorization is not in the journal")
+            }
+        }
+    }
+}
+
 fn refuse<T>(why: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal(why.into()))
+}
+
+fn of_nobody<T>(wallet: Address) -> Result<T, Refusal> {
+    refuse(format!("the authorization has no signature of its wallet {wallet}"))
+}
+
+/// The entry of what a payer signed.
+fn check_signed(what: &str, signed: &SignedIntent, known: Option<KnownSigned>) -> Result<u64, Refusal> {
+    let payer = signed.intent.payer;
+    match known {
+        Some(KnownSigned { signer: Some(signer), seen: Seen::Same { seq } }) if signer == payer => Ok(seq),
+        Some(KnownSigned { seen: Seen::Same { .. }, .. }) => {
+            refuse(format!("the {what} has no signature of its payer {payer}"))
+        }
+        Some(_) | None => refuse(format!("the {what} is not in the journal")),
+    }
+}
+
+fn check_cancelled(cancelled: Option<u64>) -> Result<(), Refusal> {
+    match cancelled {
+        Some(seq) => refuse(format!("the transfer was cancelled by entry {seq} of the journal")),
+        None => Ok(()),
+    }
+}
+
+/// A wallet signs one thing for each of its nonces.
+fn check_nonce(seen: Seen) -> Result<(), Refusal> {
+    match seen {
+        Seen::Never | Seen::Same { .. } => Ok(()),
+        Seen::OtherContent { seq } => {
+            refuse(format!("this nonce of the wallet has entry {seq} of the journal, of another content"))
+        }
+        // It has none.
+        Seen::OtherDeadline { .. } => refuse("an authorization has no deadline"),
+    }
+}
+
+/// EIP-7702 takes 0 for every chain. Nothing is listed under it, whoever writes the list.
+fn check_one_chain(chain_ref: &str) -> Result<(), Refusal> {
+    if chain_ref.trim_start_matches("eip155:").trim_matches('0').is_empty() {
+        return refuse("an authorization for every chain");
+    }
+    Ok(())
 }
 
 fn check_path(path: &KeyPath, seed: Seed, route: &Route) -> Result<(), Refusal> {
@@ -268,10 +392,14 @@ fn check_path(path: &KeyPath, seed: Seed, route: &Route) -> Result<(), Refusal> 
         Route::Erc3009 { .. } | Route::Delegate(_) => Family::Evm,
         Route::Guard { .. } => Family::Solana,
     };
+    check_family(path, family, route.name()).and(check_seed(path, seed))
+}
+
+fn check_family(path: &KeyPath, family: Family, route: &str) -> Result<(), Refusal> {
     if path.family != family {
-        return refuse(format!("path {path} is of another family than route {}", route.name()));
+        return refuse(format!("path {path} is of another family than route {route}"));
     }
-    check_seed(path, seed)
+    Ok(())
 }
 
 fn check_seed(path: &KeyPath, seed: Seed) -> Result<(), Refusal> {
@@ -328,7 +456,7 @@ fn check_deadline(deadline: u64, now: u64) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{Asset, Chain, Delegate, SignedIntent, U256};
+    use landfall_chain::{Asset, Chain, Delegate, U256};
 
     use super::*;
 
@@ -365,18 +493,32 @@ mod tests {
     }
 
     fn judged(intent: &Intent) -> Result<(), Refusal> {
-        policy().judge_intent(&path(Seed::Wallets, Family::Evm), PAYER, (intent, 0), Seen::Never, NOW)
+        policy().judge_intent(&path(Seed::Wallets, Family::Evm), PAYER, (intent, 0), (Seen::Never, None), NOW)
+    }
+
+    fn of(intent: Intent) -> SignedIntent {
+        SignedIntent { intent, signature: vec![0; 65] }
+    }
+
+    fn paying(intent: Intent) -> Carried {
+        Carried::Payment { signed: of(intent), authorization: None }
     }
 
     fn carrier() -> Carrier {
-        let carried = SignedIntent { intent: intent(), signature: vec![0; 65] };
-        let authorization = None;
-        Carrier { sponsor: SPONSOR, carried, authorization, nonce: 0, gas_limit: 1000, max_fee: 1000, tip: 1000 }
+        Carrier { carried: paying(intent()), ..carrying(Vec::new()) }
+    }
+
+    fn carrying(clearings: Vec<SignedAuthorization>) -> Carrier {
+        let carried = Carried::Clearings(clearings);
+        Carrier { sponsor: SPONSOR, carried, nonce: 0, gas_limit: 1000, max_fee: 1000, tip: 1000 }
+    }
+
+    fn known(signer: Option<Address>, seen: Seen) -> Known {
+        Known { address: SPONSOR, signed: Some(KnownSigned { signer, seen }), authorizations: Vec::new() }
     }
 
     fn judged_carrier(carrier: &Carrier) -> Result<Entries, Refusal> {
-        let seen = Seen::Same { seq: 8 };
-        let known = Known { address: SPONSOR, intent_signer: Some(PAYER), intent: seen, authorization: None };
+        let known = known(Some(PAYER), Seen::Same { seq: 8 });
         policy().judge_carrier(&path(Seed::Sponsors, Family::Evm), carrier, &known)
     }
 
@@ -436,7 +578,7 @@ mod tests {
         }
         let nothing = Policy::new([]);
         let path = path(Seed::Wallets, Family::Evm);
-        let why = refusal(nothing.judge_intent(&path, PAYER, (&intent(), 0), Seen::Never, NOW));
+        let why = refusal(nothing.judge_intent(&path, PAYER, (&intent(), 0), (Seen::Never, None), NOW));
         assert!(why.ends_with("is not on the list of what may be sent"), "{why}");
     }
 
@@ -450,10 +592,9 @@ mod tests {
                 "path m/44'/501'/1'/2' is of another family than route erc3009",
             ),
         ];
-        let seen = Seen::Same { seq: 8 };
-        let known = Known { address: SPONSOR, intent_signer: Some(PAYER), intent: seen, authorization: None };
+        let known = known(Some(PAYER), Seen::Same { seq: 8 });
         for (of_intent, of_carrier, expected) in cases {
-            let why = refusal(policy().judge_intent(&of_intent, PAYER, (&intent(), 0), Seen::Never, NOW));
+            let why = refusal(policy().judge_intent(&of_intent, PAYER, (&intent(), 0), (Seen::Never, None), NOW));
             assert!(why.starts_with(expected), "{why}");
             let why = refusal(policy().judge_carrier(&of_carrier, &carrier(), &known));
             assert!(why.starts_with(expected), "{why}");
@@ -463,7 +604,8 @@ mod tests {
     #[test]
     fn the_journal_decides_what_a_transfer_may_still_be_signed_with() {
         let (path, late) = (path(Seed::Wallets, Family::Evm), Intent { deadline: NOW - 1, ..intent() });
-        let healed = |intent: &Intent, heals, seen| policy().judge_intent(&path, PAYER, (intent, heals), seen, NOW);
+        let healed =
+            |intent: &Intent, heals, seen| policy().judge_intent(&path, PAYER, (intent, heals), (seen, None), NOW);
         let judged = |intent: &Intent, seen| healed(intent, 0, seen);
         assert_eq!(judged(&late, Seen::Same { seq: 3 }), Ok(()), "the same bytes again, whatever the time");
         let why = refusal(judged(&intent(), Seen::OtherDeadline { deadlines: 1 }));
@@ -480,14 +622,18 @@ mod tests {
         assert_eq!(why, "the transfer was signed with 4 deadlines already");
         let why = refusal(judged(&intent(), Seen::OtherContent { seq: 3 }));
         assert_eq!(why, "the transfer has entry 3 of the journal, of another content");
-        let nothing = Policy::new([]).judge_intent(&path, PAYER, (&intent(), 0), Seen::Same { seq: 3 }, NOW);
+        let nothing = Policy::new([]).judge_intent(&path, PAYER, (&intent(), 0), (Seen::Same { seq: 3 }, None), NOW);
         assert!(nothing.is_err(), "what was taken off the list is not signed again");
+        let cancelled = |seen| policy().judge_intent(&path, PAYER, (&intent(), 1), (seen, Some(5)), NOW);
+        assert_eq!(cancelled(Seen::Same { seq: 3 }), Ok(()), "the same bytes again");
+        let why = refusal(cancelled(Seen::OtherDeadline { deadlines: 1 }));
+        assert_eq!(why, "the transfer was cancelled by entry 5 of the journal");
     }
 
     #[test]
     fn a_carrier_within_its_caps_is_allowed_with_the_entry_of_its_intent() {
-        let entries = Entries { intent: 8, authorization: None };
-        assert_eq!(judged_carrier(&carrier()), Ok(entries));
+        let entries = Entries::Payment { intent: 8, authorization: None };
+        assert_eq!(judged_carrier(&carrier()), Ok(entries.clone()));
         let dear = Carrier { gas_limit: GAS_LIMIT_MAX, max_fee: 0, tip: 0, ..carrier() };
         assert_eq!(judged_carrier(&dear), Ok(entries));
     }
@@ -495,9 +641,11 @@ mod tests {
     #[test]
     fn a_carrier_that_is_not_allowed_is_refused_with_the_reason() {
         let unlisted = Intent { asset: AssetId::Native, ..intent() };
-        let carried = SignedIntent { intent: unlisted, signature: vec![0; 65] };
         let cases = [
-            (Carrier { carried, ..carrier() }, "native on eip155:8453 is not on the list of what may be sent"),
+            (
+                Carrier { carried: paying(unlisted), ..carrier() },
+                "native on eip155:8453 is not on the list of what may be sent",
+            ),
             (Carrier { sponsor: PAYER, ..carrier() }, "the sponsor is 0x0101"),
             (Carrier { gas_limit: 0, ..carrier() }, "a gas limit of 0: expected is 1 to 16777216"),
             (Carrier { gas_limit: GAS_LIMIT_MAX + 1, ..carrier() }, "a gas limit of 16777217: expected is"),
@@ -574,17 +722,17 @@ mod tests {
         let intent = Intent { asset: AssetId::Native, route: by_delegate(), ..intent() };
         let signed = |authorization| Some(Box::new(SignedAuthorization { authorization, signature: vec![0; 65] }));
         let carrier = |intent: &Intent, authorization| {
-            let carried = SignedIntent { intent: intent.clone(), signature: vec![0; 65] };
-            Carrier { carried, authorization: signed(authorization), ..carrier() }
+            let carried = Carried::Payment { signed: of(intent.clone()), authorization: signed(authorization) };
+            Carrier { carried, ..carrier() }
         };
         let path = path(Seed::Sponsors, Family::Evm);
-        let judged = |carrier: &Carrier, authorization| {
-            let intent = Seen::Same { seq: 8 };
-            let known = Known { address: SPONSOR, intent_signer: Some(PAYER), intent, authorization };
+        let judged = |carrier: &Carrier, authorization: Option<(Option<Address>, Seen)>| {
+            let authorizations = authorization.map(|(signer, seen)| KnownSigned { signer, seen }).into_iter().collect();
+            let known = Known { authorizations, ..known(Some(PAYER), Seen::Same { seq: 8 }) };
             delegating().judge_carrier(&path, carrier, &known)
         };
         let good = Some((Some(PAYER), Seen::Same { seq: 5 }));
-        let expected = Entries { intent: 8, authorization: Some(5) };
+        let expected = Entries::Payment { intent: 8, authorization: Some(5) };
         assert_eq!(judged(&carrier(&intent, authorization()), good), Ok(expected));
         let foreign = "the authorization is not what its intent needs";
         let cases = [
@@ -615,10 +763,7 @@ mod tests {
     #[test]
     fn a_carrier_of_what_is_not_journaled_or_not_signed_is_refused() {
         let path = path(Seed::Sponsors, Family::Evm);
-        let judged = |intent_signer, intent| {
-            let known = Known { address: SPONSOR, intent_signer, intent, authorization: None };
-            refusal(policy().judge_carrier(&path, &carrier(), &known))
-        };
+        let judged = |signer, seen| refusal(policy().judge_carrier(&path, &carrier(), &known(signer, seen)));
         for seen in [Seen::Never, Seen::OtherDeadline { deadlines: 1 }, Seen::OtherContent { seq: 1 }] {
             assert_eq!(judged(Some(PAYER), seen), "the intent is not in the journal");
         }
@@ -626,6 +771,118 @@ mod tests {
             let why = judged(signer, Seen::Same { seq: 1 });
             assert_eq!(why, "the intent has no signature of its payer 0x0101010101010101010101010101010101010101");
         }
+    }
+
+    #[test]
+    fn what_was_signed_is_cancelled_by_its_payer_and_gets_no_new_payment() {
+        let wallet = path(Seed::Wallets, Family::Evm);
+        let judged = |of: &Intent, derived, seen| policy().judge_cancellation(&wallet, derived, of, seen);
+        assert_eq!(judged(&intent(), PAYER, Seen::Same { seq: 3 }), Ok(3));
+        let late = Intent { deadline: NOW - 1, ..intent() };
+        assert_eq!(judged(&late, PAYER, Seen::Same { seq: 3 }), Ok(3));
+        for seen in [Seen::Never, Seen::OtherDeadline { deadlines: 1 }, Seen::OtherContent { seq: 3 }] {
+            assert_eq!(refusal(judged(&intent(), PAYER, seen)), "the intent is not in the journal");
+        }
+        assert!(refusal(judged(&intent(), SPONSOR, Seen::Same { seq: 3 })).starts_with("the payer is 0x0101"));
+        let unlisted = Intent { asset: AssetId::Native, ..intent() };
+        let why = refusal(judged(&unlisted, PAYER, Seen::Same { seq: 3 }));
+        assert!(why.ends_with("is not on the list of what may be sent"), "{why}");
+        let sponsor = path(Seed::Sponsors, Family::Evm);
+        let by_sponsor = policy().judge_cancellation(&sponsor, PAYER, &intent(), Seen::Same { seq: 3 });
+        assert!(refusal(by_sponsor).starts_with("an intent is signed by a key of wallets"));
+
+        let cancelling = Carrier { carried: Carried::Cancellation(of(intent())), ..carrier() };
+        let carried = |signer, seen| policy().judge_carrier(&sponsor, &cancelling, &known(signer, seen));
+        assert_eq!(carried(Some(PAYER), Seen::Same { seq: 4 }), Ok(Entries::Cancellation(4)));
+        assert_eq!(refusal(carried(Some(PAYER), Seen::Never)), "the cancellation is not in the journal");
+        let why = refusal(carried(Some(SPONSOR), Seen::Same { seq: 4 }));
+        assert!(why.starts_with("the cancellation has no signature of its payer 0x0101"), "{why}");
+
+        let payment = |seen, cancelled| Policy::judge_payment(&carrier().carried, seen, cancelled);
+        assert_eq!(payment(Seen::Never, None), Ok(()));
+        assert_eq!(payment(Seen::Same { seq: 2 }, Some(4)), Ok(()), "those bytes may have left already");
+        let why = refusal(payment(Seen::Never, Some(4)));
+        assert_eq!(why, "the transfer was cancelled by entry 4 of the journal");
+        assert_eq!(Policy::judge_payment(&cancelling.carried, Seen::Never, Some(4)), Ok(()));
+    }
+
+    fn clearing() -> Authorization {
+        Authorization::clearing("eip155:8453".to_owned(), PAYER, 4)
+    }
+
+    #[test]
+    fn a_wallet_takes_away_what_acts_for_it_where_something_may() {
+        let wallet = path(Seed::Wallets, Family::Evm);
+        let judged = |it: Authorization, seen| delegating().judge_clearing(&wallet, PAYER, &it, seen);
+        assert_eq!(judged(clearing(), Seen::Never), Ok(()));
+        assert_eq!(judged(clearing(), Seen::Same { seq: 4 }), Ok(()));
+        let why = refusal(judged(clearing(), Seen::OtherContent { seq: 4 }));
+        assert_eq!(why, "this nonce of the wallet has entry 4 of the journal, of another content");
+        let cases = [
+            (authorization(), "0x6363636363636363636363636363636363636363 is code, and does not take code away"),
+            (
+                Authorization { chain_ref: "eip155:1".to_owned(), ..clearing() },
+                "nothing on the list acts for wallets on",
+            ),
+            (
+                Authorization { chain_ref: "eip155:0".to_owned(), ..clearing() },
+                "nothing on the list acts for wallets on",
+            ),
+            (Authorization { wallet: SPONSOR, ..clearing() }, "the wallet is 0x0404"),
+        ];
+        for (clearing, expected) in cases {
+            let why = refusal(judged(clearing, Seen::Never));
+            assert!(why.starts_with(expected), "{why}");
+        }
+        let as_delegate = delegating().judge_authorization(&wallet, PAYER, &clearing(), Seen::Never);
+        assert!(refusal(as_delegate).contains("is not on the list of what may act for wallets"));
+        let nowhere = policy().judge_clearing(&wallet, PAYER, &clearing(), Seen::Never);
+        assert!(refusal(nowhere).starts_with("nothing on the list acts for wallets on eip155:8453"));
+        let sponsor = path(Seed::Sponsors, Family::Evm);
+        assert!(delegating().judge_clearing(&sponsor, PAYER, &clearing(), Seen::Never).is_err());
+    }
+
+    #[test]
+    fn twenty_wallets_share_a_clearing_each_signed_and_journaled_and_each_once() {
+        let wallet = |nth: u8| Address::Evm([nth; 20]);
+        let signed = |nth: u8| {
+            let authorization = Authorization { wallet: wallet(nth), ..clearing() };
+            SignedAuthorization { authorization, signature: vec![0; 65] }
+        };
+        let known_of = |nth: u8| KnownSigned { signer: Some(wallet(nth)), seen: Seen::Same { seq: nth.into() } };
+        let judged = |clearings: Vec<SignedAuthorization>, authorizations| {
+            let known = Known { address: SPONSOR, signed: None, authorizations };
+            delegating().judge_carrier(&path(Seed::Sponsors, Family::Evm), &carrying(clearings), &known)
+        };
+        let all = |most| judged((1..=most).map(signed).collect(), (1..=most).map(known_of).collect());
+        assert_eq!(all(20), Ok(Entries::Clearings((1..=20).collect())));
+        assert_eq!(refusal(all(0)), "clearings of 0 wallets: expected are 1 to 20");
+        assert_eq!(refusal(all(21)), "clearings of 21 wallets: expected are 1 to 20");
+        let two = |second: SignedAuthorization, of_second| {
+            refusal(judged(vec![signed(1), second], vec![known_of(1), of_second]))
+        };
+        let with = |authorization| SignedAuthorization { authorization, ..signed(2) };
+        let strange = Authorization { implementation: IMPLEMENTATION, ..signed(2).authorization };
+        let cases = [
+            (two(signed(1), known_of(1)), "two clearings of 0x0101"),
+            (two(with(strange), known_of(2)), "0x6363"),
+            (two(signed(2), KnownSigned { signer: None, ..known_of(2) }), "the authorization has no signature of its"),
+            (
+                two(signed(2), KnownSigned { seen: Seen::Never, ..known_of(2) }),
+                "the authorization is not in the journal",
+            ),
+            (refusal(judged(vec![signed(1)], Vec::new())), "clearings of 1 wallets"),
+        ];
+        for (why, expected) in cases {
+            assert!(why.starts_with(expected), "{why}");
+        }
+        let mut two_chains = delegating();
+        two_chains.implementations.insert(("eip155:1".to_owned(), IMPLEMENTATION));
+        let other = Authorization { chain_ref: "eip155:1".to_owned(), ..signed(2).authorization };
+        let known = Known { address: SPONSOR, signed: None, authorizations: vec![known_of(1), known_of(2)] };
+        let carrier = carrying(vec![signed(1), with(other)]);
+        let why = refusal(two_chains.judge_carrier(&path(Seed::Sponsors, Family::Evm), &carrier, &known));
+        assert_eq!(why, "clearings of two chains");
     }
 
     #[test]

@@ -11,9 +11,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
     AccountState, Acting, Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef,
-    BlockSource, BroadcastResponse, Chain, Delegate, Endpoints, Family, Fate, FeeMarket, Found, GuardQuote, Header,
-    HoldingSource, Holdings, Intent, Maker, Mark, Network, Payer, PayingChain, Quote, Read, ReadProof, Readiness,
-    Search, Searching, SignedAuthorization, SignedIntent, SourceError, Tip, TxId, TxRef, U256, Watched,
+    BlockSource, BroadcastResponse, Carried, Chain, Delegate, Endpoints, Family, Fate, FeeMarket, Found, GuardQuote,
+    Header, HoldingSource, Holdings, Intent, Maker, Mark, Network, Payer, PayingChain, Quote, Read, ReadProof,
+    Readiness, Search, Searching, SourceError, Tip, TxId, TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
 use landfall_solana::{Options, Sample, SolanaSource};
@@ -226,13 +226,16 @@ impl PayingChain for AnyChain {
         each!(self, source => source.acting(intent).await)
     }
 
-    async fn quote(
-        &self,
-        sponsor: &Address,
-        intent: &SignedIntent,
-        authorization: Option<&SignedAuthorization>,
-    ) -> Result<Quote, SourceError> {
-        each!(self, source => source.quote(sponsor, intent, authorization).await)
+    async fn delegated(&self, wallet: &Address) -> Result<Option<u64>, SourceError> {
+        each!(self, source => source.delegated(wallet).await)
+    }
+
+    async fn is_delegated(&self, wallet: &Address, at: &BlockRef) -> Result<bool, SourceError> {
+        each!(self, source => source.is_delegated(wallet, at).await)
+    }
+
+    async fn quote(&self, sponsor: &Address, carried: &Carried) -> Result<Quote, SourceError> {
+        each!(self, source => source.quote(sponsor, carried).await)
     }
 
     async fn guard_quote(

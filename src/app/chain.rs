@@ -14,7 +14,7 @@ use tracing::warn;
 use crate::app::open::patiently;
 use crate::app::workers::Workers;
 use crate::app::{AnyChain, StartError, cluster, network};
-use crate::config::{ChainConfig, Config};
+use crate::config::{ChainConfig, Config, Delegation};
 use crate::random;
 use crate::sender::Sender;
 use crate::store::{Db, OpenError};
@@ -33,9 +33,10 @@ impl<'c> Followed<'c> {
     pub(super) fn configured(
         chain: Chain,
         config: &'c ChainConfig,
-        recipient_gas_max: Option<NonZeroU64>,
+        (recipient_gas_max, delegation): (Option<NonZeroU64>, Delegation),
     ) -> Result<Self, StartError> {
-        let (source, network) = source(chain, config)?;
+        let (source, mut network) = source(chain, config)?;
+        network.sending.clears_delegates = delegation.clears();
         if let Some(gas) = recipient_gas_max {
             source.set_recipient_gas_max(gas.get());
         }

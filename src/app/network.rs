@@ -89,6 +89,7 @@ fn sending(network: &Network, config: &ChainConfig) -> Result<Sending, StartErro
         in_flight: keys.in_flight.unwrap_or(usual.in_flight),
         max_fee: keys.max_fee.or(usual.max_fee),
         new_accounts_per_day: keys.new_accounts_per_day.unwrap_or(usual.new_accounts_per_day),
+        clears_delegates: usual.clears_delegates,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use landfall_chain::Family;
+use landfall_chain::{Family, Route};
 use serde::Serialize;
 
 use crate::amount::to_decimal;
@@ -12,7 +12,7 @@ use crate::cli::{PAGE_ROWS, Why, as_operator, json_line};
 use crate::store::attempts::{self, Attempt, IntentRow};
 use crate::store::transfers::{self, Change, TransferFilter};
 use crate::store::{Db, marks};
-use crate::transfer::{State, Transfer as Sent, TransferId};
+use crate::transfer::{State, Transfer as Sent, TransferId, TransferStatus};
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Transfer {
@@ -39,8 +39,9 @@ pub(super) enum Transfer {
         #[arg(long)]
         json: bool,
     },
-    /// Sign and send nothing for a transfer from now on. What was signed may still be paid until its deadline. A final block
-    /// behind that proves that nothing was paid: then it is FAILED, or DROPPED where it was signed
+    /// Sign and send no payment of a transfer from now on. What a token with EIP-3009 may have been sent is cancelled there: then it
+    /// is DROPPED, unless it is paid first. What else was signed may still be paid until its deadline. A final block behind
+    /// that proves that nothing was paid: then it is FAILED, or DROPPED where it was signed
     Cancel {
         /// The transfer's id.
         id: TransferId,
@@ -91,6 +92,8 @@ struct IntentLine {
 
 #[derive(Serialize)]
 struct AttemptLine {
+    /// `payment`, `cancellation`, or `clearing`: what takes its wallet's delegate away.
+    purpose: &'static str,
     recorded_at: String,
     sponsor: String,
     nonce: u64,
@@ -152,7 +155,11 @@ async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
 async fn cancel(db: &Db, id: TransferId, why: &Why) -> anyhow::Result<()> {
     let cancelled = as_operator(&why.reason, async |operator| operator.cancel_transfer(db, id).await);
     let (transfer, is_signed) = cancelled.await?;
-    if is_signed {
+    if transfer.state.status() == TransferStatus::Submitted && transfer.route == Route::ERC3009 {
+        say!(
+            "transfer {id} may be with a node: its cancellation is sent to the token; it is paid if that comes too late"
+        );
+    } else if is_signed {
         let deadline = transfer.deadline;
         say!("transfer {id} was signed: nothing more is sent for it; it may still be paid until {deadline}");
     } else {
@@ -274,6 +281,7 @@ impl IntentLine {
 impl AttemptLine {
     fn of(attempt: Attempt) -> Self {
         AttemptLine {
+            purpose: attempt.purpose.name(),
             recorded_at: attempt.recorded_at.to_string(),
             sponsor: attempt.sponsor.to_string(),
             nonce: attempt.nonce,
@@ -298,7 +306,7 @@ impl Explained {
             format!("{} {} by {}{block}", change.at, change.state, change.evidence)
         });
         let attempts = self.attempts.iter().map(|attempt| {
-            let AttemptLine { recorded_at, sponsor, nonce, nth, max_fee, .. } = attempt;
+            let AttemptLine { purpose, recorded_at, sponsor, nonce, nth, max_fee, .. } = attempt;
             let id = attempt.transaction_hash.as_deref().unwrap_or("not signed");
             let response = attempt.response.as_deref().unwrap_or("not sent");
             if let Some((blockhash, block)) = attempt.blockhash.as_ref().zip(attempt.blockhash_of) {
@@ -308,7 +316,7 @@ impl Explained {
                 );
             }
             format!(
-                "{recorded_at} attempt {nth} at nonce {nonce} of {sponsor}, at most {max_fee} a gas: {id}, {response}"
+                "{recorded_at} {purpose}: attempt {nth} at nonce {nonce} of {sponsor}, at most {max_fee} a gas: {id}, {response}"
             )
         });
         let marks = self.marks.iter().map(|mark| {

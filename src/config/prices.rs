@@ -131,14 +131,34 @@ mod tests {
     fn what_cannot_be_a_source_of_prices_is_refused_and_its_key_not_shown() {
         let url = "url = \"https://prices.example/${KEY}\"";
         let cases = [
-            ("url = \"http://prices.example/${KEY}\"".to_owned(), ETH.to_owned(), "transfers.prices.url: expected a URL"),
+            (
+                "url = \"http://prices.example/${KEY}\"".to_owned(),
+                ETH.to_owned(),
+                "transfers.prices.url: expected a URL",
+            ),
             ("url = \"${KEY}\"".to_owned(), ETH.to_owned(), "transfers.prices.url: expected a URL"),
             (format!("{url}\nevery_secs = 9"), ETH.to_owned(), "transfers.prices.every_secs: expected 10 to 86400"),
-            (format!("{url}\nmax_age_secs = 60"), ETH.to_owned(), "transfers.prices.max_age_secs: expected 120 to 86400"),
-            (format!("{url}\n[transfers.prices.symbols]"), String::new(), "transfers.prices.symbols: no currency is named"),
-            (url.to_owned(), ETH.replace("/eth/usd", "eth.usd"), "transfers.prices.symbols.ETH.price: expected a JSON pointer"),
+            (
+                format!("{url}\nmax_age_secs = 60"),
+                ETH.to_owned(),
+                "transfers.prices.max_age_secs: expected 120 to 86400",
+            ),
+            (
+                format!("{url}\n[transfers.prices.symbols]"),
+                String::new(),
+                "transfers.prices.symbols: no currency is named",
+            ),
+            (
+                url.to_owned(),
+                ETH.replace("/eth/usd", "eth.usd"),
+                "transfers.prices.symbols.ETH.price: expected a JSON pointer",
+            ),
             (url.to_owned(), ETH.replace("\"500\"", "\"0\""), "transfers.prices.symbols.ETH.least: expected a decimal"),
-            (url.to_owned(), ETH.replace("\"500\"", "\"30000\""), "transfers.prices.symbols.ETH.least: expected no more than"),
+            (
+                url.to_owned(),
+                ETH.replace("\"500\"", "\"30000\""),
+                "transfers.prices.symbols.ETH.least: expected no more than",
+            ),
         ];
         for (keys, symbol, expected) in cases {
             let refused = parse(&keys, &symbol).unwrap_err();

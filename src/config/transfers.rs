@@ -36,11 +36,23 @@ pub struct KeystoreConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delegation {
-    /// The first payment that needs one gives it to its wallet, for good.
+    /// The first payment that needs one gives it to its wallet, and it is taken away when no other payment waits.
     #[default]
+    Ephemeral,
+    /// The first payment that needs one gives it to its wallet, for good.
     Sticky,
     /// What needs one is not accepted.
     Never,
+}
+
+impl Delegation {
+    /// Whether a delegate that nothing needs any more is taken away; also one that was given before it was forbidden.
+    pub const fn clears(self) -> bool {
+        match self {
+            Delegation::Ephemeral | Delegation::Never => true,
+            Delegation::Sticky => false,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -71,12 +83,7 @@ impl TransfersSection {
         Ok((self.signer(folder, store, environment)?, prices))
     }
 
-    fn signer(
-        self,
-        folder: &Path,
-        store: &StoreUrl,
-        environment: Environment,
-    ) -> Result<SignerConfig, ConfigError> {
+    fn signer(self, folder: &Path, store: &StoreUrl, environment: Environment) -> Result<SignerConfig, ConfigError> {
         if let Some(socket) = self.signer.strip_prefix("unix:") {
             if !is_path(socket) {
                 return Err(key(
@@ -266,10 +273,29 @@ mod tests {
             Ok::<_, String>(assets.map(|asset| asset.symbol.clone()).collect::<Vec<_>>())
         };
         assert_eq!(offered("").unwrap(), ["ETH", "USDC"]);
+        assert_eq!(offered("delegation = \"ephemeral\"").unwrap(), ["ETH", "USDC"]);
         assert_eq!(offered("delegation = \"sticky\"").unwrap(), ["ETH", "USDC"]);
         assert_eq!(offered("delegation = \"never\"").unwrap(), ["USDC"]);
-        let unknown = offered("delegation = \"ephemeral\"").unwrap_err();
-        assert!(unknown.contains("unknown variant `ephemeral`, expected `sticky` or `never`"), "{unknown}");
+        let unknown = offered("delegation = \"once\"").unwrap_err();
+        assert!(
+            unknown.contains("unknown variant `once`, expected one of `ephemeral`, `sticky`, `never`"),
+            "{unknown}"
+        );
+    }
+
+    #[test]
+    fn delegates_are_taken_away_again_unless_they_are_to_stay() {
+        let clears = |more: &str| {
+            parse(&format!("[transfers]\nsigner = \"keystore:keys\"\n{FILE}\n{more}")).unwrap().delegation.clears()
+        };
+        for (more, expected) in [
+            ("", true),
+            ("delegation = \"ephemeral\"", true),
+            ("delegation = \"sticky\"", false),
+            ("delegation = \"never\"", true),
+        ] {
+            assert_eq!(clears(more), expected, "{more}");
+        }
     }
 
     #[test]

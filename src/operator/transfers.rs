@@ -19,8 +19,8 @@ pub enum CancelError {
 }
 
 impl Operator<'_> {
-    /// Asks for the end of a transfer: nothing is signed or sent for it from now on. Returns it, and whether its payer has
-    /// signed, or may have: then it may still be paid until its deadline.
+    /// Asks for the end of a transfer: no payment of it is signed or sent from now on. Returns it, and whether its payer has
+    /// signed, or may have: then it may still be paid until its deadline, or until the chain has taken the cancellation.
     ///
     /// # Errors
     /// See [`CancelError`].

@@ -54,7 +54,8 @@ impl Folder {
         self.path.join("landfall.toml")
     }
 
-    /// Writes the configuration of a Landfall that follows these chains, and reads it as `run` does.
+    /// Writes the configuration of a Landfall that follows these chains, and reads it as `run` does. Delegates stay: a run ends
+    /// before they would be taken away, and its books are compared with the chain then.
     pub(super) fn configure(&self, chains: &[Followed]) -> anyhow::Result<Config> {
         let store = toml::Value::String(format!("sqlite:{}", self.path.join("landfall.db").display()));
         let [api, admin] = free_addresses()?;
@@ -63,7 +64,7 @@ impl Folder {
              [store]\nurl = {store}\n\n\
              [api]\nlisten = \"{api}\"\nenvironment = \"test\"\n\n\
              [admin]\nlisten = \"{admin}\"\n\n\
-             [transfers]\nsigner = \"keystore:{}\"\npassphrase_file = \"{}\"\n",
+             [transfers]\nsigner = \"keystore:{}\"\npassphrase_file = \"{}\"\ndelegation = \"sticky\"\n",
             keys::KEYSTORE,
             keys::PASSPHRASE
         );

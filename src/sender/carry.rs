@@ -10,12 +10,13 @@ use futures_util::future::join_all;
 use landfall_chain::{Address, BroadcastResponse, PayingChain, SIGN_REQUESTS_MAX, SignRequest, Signed};
 use tracing::{debug, warn};
 
-use crate::sender::open::{Open, OpenTransfer};
-use crate::sender::plan::{Planned, may_be_carried};
+use crate::sender::load::Load;
+use crate::sender::open::Open;
+use crate::sender::plan::Planned;
 use crate::sender::settle::{Found, apply};
 use crate::sender::sponsors::Sponsors;
 use crate::sender::{Resting, SendError, Sender, Ticked};
-use crate::store::attempts::{self, Attempt};
+use crate::store::attempts::{self, Attempt, Purpose};
 use crate::time::{Clock, Timestamp};
 use crate::transfer::Evidence;
 
@@ -28,18 +29,17 @@ impl<C: PayingChain> Sender<C> {
         let now = clock.now();
         let open = Open::read(&mut self.db.read().await?, self.network.chain, now).await?;
         let guarded = self.carry_guarded(&open, may_sign, clock).await?;
-        let is_carried = |of: &&OpenTransfer| !of.is_guarded() && may_be_carried(of, open.head_time, now);
-        let carried: Vec<&OpenTransfer> = open.transfers.iter().filter(is_carried).collect();
-        if carried.is_empty() {
+        let loads = open.loads(now);
+        if loads.is_empty() {
             return Ok(guarded);
         }
         let mut sponsors = self.ready_sponsors(now).await?;
         // First, for nodes refuse a nonce while one before it is missing, and because it needs no signer.
-        let sent = self.send(&unsent(&carried, &sponsors, now), clock).await?;
+        let sent = self.send(&unsent(&loads, &sponsors, now), clock).await?;
         if !may_sign {
             return Ok(Ticked { sent, ..guarded });
         }
-        let planned = self.plan(&open, &carried, &mut sponsors, clock).await?;
+        let planned = self.plan(&open, &loads, &mut sponsors, clock).await?;
         let ticked = self.sign_and_send(&open, planned, clock).await?;
         Ok(Ticked { sent: ticked.sent + sent, ..ticked })
     }
@@ -76,12 +76,13 @@ impl<C: PayingChain> Sender<C> {
                     warn!(transfer = %id, "an attempt of transfer {id} is not signed: {refusal}");
                     // Nothing of it can have left: its nonce is free, and the next offer is made by the market.
                     attempts::forget_unsigned(&mut tx, chain, &attempt).await?;
-                    self.rest(Resting::Transfer(id), now);
+                    self.rest(Resting::of(attempt.purpose, id), now);
                 }
             }
         }
         for of in &open.transfers {
-            if signed.iter().any(|attempt| attempt.transfer_id == of.transfer.id) {
+            let pays = |it: &Attempt| (it.transfer_id, it.purpose) == (of.transfer.id, Purpose::Payment);
+            if signed.iter().any(pays) {
                 let found = Found { evidence: Evidence::HandedOver, tx: None, block: None };
                 ticked.changed += usize::from(apply(&mut tx, &of.transfer, &[found], now).await?.is_some());
             }
@@ -153,13 +154,13 @@ impl<C: PayingChain> Sender<C> {
 }
 
 /// What was signed, has not landed, and was not handed to a node lately; by nonce.
-fn unsent<'o>(carried: &[&'o OpenTransfer], sponsors: &Sponsors, now: Timestamp) -> Vec<&'o Attempt> {
+fn unsent<'o>(loads: &[Load<'o>], sponsors: &Sponsors, now: Timestamp) -> Vec<&'o Attempt> {
     let is_unsent = |attempt: &&Attempt| {
         let landed = sponsors.get(&attempt.sponsor).map_or(0, |(ready, _)| ready.landed);
         let is_due = attempt.resent_at.is_none_or(|at| now.since(at) >= RESEND || now < at);
         attempt.signed.is_some() && attempt.nonce >= landed && is_due
     };
-    let current = carried.iter().flat_map(|of| of.attempts.iter().filter(|attempt| of.is_current(attempt)));
+    let current = loads.iter().flat_map(|load| load.attempts().iter().filter(|attempt| load.is_current(attempt)));
     let mut unsent: Vec<&Attempt> = current.filter(is_unsent).collect();
     unsent.sort_by_key(|attempt| (attempt.nonce, attempt.nth));
     unsent

@@ -16,7 +16,9 @@ use crate::incident::{Incident, IncidentKind};
 use crate::sender::report::ASKED_TIME_MAX;
 use crate::sender::{SendError, Sender, recover};
 use crate::store::journals::{self, Compared};
-use crate::store::{Connection, StoreError, Tx, attempts, authorizations, incidents, spends, sponsors, transfers};
+use crate::store::{
+    Connection, StoreError, Tx, attempts, authorizations, cancellations, incidents, spends, sponsors, transfers,
+};
 use crate::time::{Clock, Timestamp};
 use crate::transfer::{RECOVERY_TIME, TransferId};
 
@@ -167,7 +169,7 @@ impl<C: PayingChain> Sender<C> {
         let chain = self.network.chain;
         let deadline = |entry: &&Journaled| match entry {
             Journaled::Intent { deadline, .. } => Some(Timestamp::from_secs(*deadline)),
-            Journaled::Authorization(_) | Journaled::Carrier { .. } => None,
+            Journaled::Cancellation { .. } | Journaled::Authorization(_) | Journaled::Carrier { .. } => None,
         };
         let latest = missing.iter().filter_map(deadline).max();
         let what = format!(
@@ -205,13 +207,18 @@ async fn is_on_record(connection: &mut impl Connection, chain: Chain, entry: &Jo
         Journaled::Intent { transfer_id, deadline } => {
             attempts::is_intended(connection, id_of(transfer_id), *deadline).await
         }
+        Journaled::Cancellation { transfer_id } => cancellations::is_intended(connection, id_of(transfer_id)).await,
         Journaled::Authorization(it) => {
             let recorded = authorizations::find(connection, chain, &it.wallet, it.nonce).await?;
             Ok(recorded.is_some_and(|recorded| recorded.implementation == it.implementation))
         }
-        Journaled::Carrier { transfer_id, sponsor, nonce, tx: _ } => {
+        Journaled::Carrier { transfer_id: Some(transfer_id), sponsor, nonce, tx: _ } => {
             attempts::is_recorded(connection, chain, id_of(transfer_id), (sponsor, *nonce)).await
         }
+        Journaled::Carrier { transfer_id: None, sponsor, nonce, tx: _ } => match nonce {
+            Some(nonce) => attempts::is_given(connection, chain, (sponsor, *nonce)).await,
+            None => Ok(true),
+        },
     }
 }
 
@@ -224,6 +231,14 @@ async fn put_on_record(tx: &mut Tx, chain: Chain, entry: &Journaled, now: Timest
                 Some(transfer) => attempts::intend(tx, transfer.id, *deadline, now).await,
                 None => Ok(()),
             }
+        }
+        // A person has cancelled it, and nothing more is signed for it.
+        Journaled::Cancellation { transfer_id } => {
+            let id = id_of(transfer_id);
+            if transfers::cancel(tx, id, now).await? {
+                cancellations::intend(tx, id, now).await?;
+            }
+            Ok(())
         }
         Journaled::Authorization(it) => authorizations::intend(tx, chain, it, now).await,
         Journaled::Carrier { sponsor, nonce, .. } => match nonce {

@@ -67,7 +67,9 @@ impl<C: PayingChain> Sender<C> {
             let Spend { tx: of, block, spender: address, .. } = &spend;
             match judged {
                 Judged::Ours => {}
-                Judged::Lost => info!(%chain, "{of} in block {block} is of {address}, and not on record; the chain recovers"),
+                Judged::Lost => {
+                    info!(%chain, "{of} in block {block} is of {address}, and not on record; the chain recovers")
+                }
                 Judged::Foreign(asset) => {
                     let what = what_is_foreign(&spend, &spender, &asset);
                     self.quarantine(&mut tx, (*address, &spender), (asset, &what, block.number), now).await?;
@@ -146,7 +148,9 @@ fn judge(spend: &Spend, spender: &Spender, evidence: &Evidence, recovers: bool) 
         Spender::Wallet => unpaid.map_or(Judged::Ours, Judged::Foreign),
         // A copy of this store carries what is ours, too.
         Spender::Sponsor(_) if *carries => Judged::Ours,
-        Spender::Sponsor(of) if spend.nonce.zip(of.first_nonce).is_some_and(|(nonce, first)| nonce < first) => Judged::Ours,
+        Spender::Sponsor(of) if spend.nonce.zip(of.first_nonce).is_some_and(|(nonce, first)| nonce < first) => {
+            Judged::Ours
+        }
         Spender::Sponsor(_) if !*has_fee && unpaid.is_none() => Judged::Ours,
         Spender::Sponsor(_) if recovers => Judged::Lost,
         Spender::Sponsor(_) => Judged::Foreign(unpaid.unwrap_or(AssetId::Native)),

@@ -2,14 +2,15 @@
 //!
 //! It decides nothing about transfers. What cannot be priced is booked all the same.
 
-use landfall_chain::{Effect, Network, PayingChain};
+use landfall_chain::{Effect, Network, PayingChain, U256};
 
 use crate::gas::{self, Bearer, Cause, Credit, EntryKind, GasCurrency, Observation, Split, Usd};
 use crate::sender::{SendError, Sender};
+use crate::store::attempts::Purpose;
 use crate::store::cursors::Cursor;
 use crate::store::gas_ledger::{self, Entry, Landed, OfTransfer, Pricing};
 use crate::store::marks::{self, Seen};
-use crate::store::{Connection, StoreError, Tx, prices, transfers};
+use crate::store::{Connection, StoreError, Tx, clearings, prices, transfers};
 use crate::time::Timestamp;
 use crate::transfer::{TransferId, TransferKind};
 
@@ -76,21 +77,44 @@ struct Books<'n> {
 }
 
 impl Books<'_> {
+    /// Each who bears a part has an entry of his own.
     async fn book(&mut self, tx: &mut Tx, landed: &Landed) -> Result<(), StoreError> {
-        let (Landed { tx: id, block, amount, transfer_id }, now) = (landed, self.now);
-        let transfer = transfers::by_id(tx, *transfer_id).await?.ok_or_else(|| StoreError::Inconsistent {
+        if landed.purpose != Purpose::Clearing {
+            return self.book_part(tx, landed, (landed.transfer_id, landed.amount)).await;
+        }
+        let bearers = clearings::bearers(tx, landed.transfer_id).await?;
+        let shares = gas::shares(landed.amount, bearers.len());
+        for part in bearers.into_iter().zip(shares) {
+            self.book_part(tx, landed, part).await?;
+        }
+        Ok(())
+    }
+
+    async fn book_part(
+        &mut self,
+        tx: &mut Tx,
+        landed: &Landed,
+        (transfer_id, amount): (TransferId, U256),
+    ) -> Result<(), StoreError> {
+        let (Landed { tx: id, block, purpose, .. }, now) = (landed, self.now);
+        let transfer = transfers::by_id(tx, transfer_id).await?.ok_or_else(|| StoreError::Inconsistent {
             what: "attempt",
             reason: format!("{transfer_id} is not there"),
         })?;
         let marks = marks::of_transfer(tx, &transfer).await?;
         let pays = |seen: &Seen| seen.asset == transfer.asset && matches!(seen.effect, Effect::Paid { .. });
         let paid = marks.iter().find(|(seen, canonical)| *canonical && pays(seen));
-        let cause = match transfer.kind {
-            TransferKind::Payment => Cause::of(*id, block.number, paid.map(|(seen, _)| (seen.tx, seen.block))),
-            TransferKind::Sweep => Cause::Sweep,
+        let paid = paid.map(|(seen, _)| (seen.tx, seen.block));
+        let cause = match (transfer.kind, purpose) {
+            (TransferKind::Sweep, _) => Cause::Sweep,
+            (TransferKind::Payment, Purpose::Payment) => Cause::of(*id, block.number, paid),
+            (TransferKind::Payment, Purpose::Cancellation) => Cause::Cancellation,
+            (TransferKind::Payment, Purpose::Clearing) => Cause::Clearing,
         };
         let bearer = cause.bearer();
-        let of = OfTransfer::new(transfer.id, self.network.chain, &transfer.route, *amount, &self.currency);
+        // What a payment by the route is taken to cost is no matter of what else was sent for one.
+        let route = if *purpose == Purpose::Payment { transfer.route.as_str() } else { purpose.name() };
+        let of = OfTransfer::new(transfer.id, self.network.chain, route, amount, &self.currency);
         let mut entry = Entry {
             kind: EntryKind::Cost,
             transfer: Some(of),

@@ -12,10 +12,11 @@ use landfall_chain::{BlockRef, GuardQuote, GuardTerms, Guarded, KeyPath, PayingC
 use tracing::warn;
 
 use crate::sender::fees::compute_price;
+use crate::sender::load::may_be_carried;
 use crate::sender::open::{Open, OpenTransfer};
-use crate::sender::plan::{Planned, may_be_carried};
+use crate::sender::plan::Planned;
 use crate::sender::{Resting, SendError, Sender, Ticked, new_accounts};
-use crate::store::attempts::{self, Attempt, Guarding};
+use crate::store::attempts::{self, Attempt, Guarding, Purpose};
 use crate::store::sponsors::{self, Sponsor};
 use crate::store::{transfers, wallets};
 use crate::time::{Clock, Timestamp};
@@ -111,6 +112,7 @@ impl<C: PayingChain> Sender<C> {
                 nonce: last.map_or(0, |last| last + 1),
                 nth: 0,
                 transfer_id: of.transfer.id,
+                purpose: Purpose::Payment,
                 deadline_secs: signed.deadline_secs,
                 gas_limit: compute_limit.into(),
                 max_fee: compute_price(market.into(), before, compute_limit),

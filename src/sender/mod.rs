@@ -1,8 +1,8 @@
 //! Sends transfers of one chain: signs what was accepted, lets a sponsor carry it, and settles it by what blocks show.
 //!
 //! A tick, one after the other: recover where the store may be an old copy (`compare`, `recover`), settle by marks (`settle`),
-//! sign (`sign`), carry (`carry`, `guarded`), prove what ran out of time (`expire`). One process at a time does so, under a lease.
-//! Before it signs, it quarantines whose key somebody else uses (`foreign`, `sponsors`).
+//! sign (`sign`, `cancel`, `clear`), carry (`carry`, `guarded`), prove what ran out of time (`expire`). One process at a time
+//! does so, under a lease. Before it signs, it quarantines whose key somebody else uses (`foreign`, `sponsors`).
 //!
 //! Promises:
 //! - What is signed or sent is on record before. After a crash the same bytes are sent, or the same fields signed, again.
@@ -10,13 +10,16 @@
 //! - A process whose lease another has taken over writes nothing, and so sends nothing new.
 
 mod authorize;
+mod cancel;
 mod carry;
+mod clear;
 mod compare;
 mod expire;
 mod fees;
 mod foreign;
 mod gas;
 mod guarded;
+mod load;
 mod new_accounts;
 mod open;
 mod plan;
@@ -38,6 +41,7 @@ use crate::lease::Turn;
 use crate::sender::compare::Journal;
 use crate::sender::open::Open;
 use crate::sender::sponsors::Keys;
+use crate::store::attempts::Purpose;
 use crate::store::{Db, StoreError, Tx, halts, recoveries};
 use crate::time::{Clock, Pulse, Timestamp};
 use crate::transfer::{Transfer, TransferId};
@@ -59,6 +63,8 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 /// How long a sponsor that nodes do not serve carries nothing new. Longer than its bytes wait to be sent again, so that
 /// it rests until a node takes them.
 const SPONSOR_PAUSE: Duration = Duration::from_secs(30);
+/// How often it is asked whether a delegate acts for a wallet that is to have none.
+const WALLET_PAUSE: Duration = Duration::from_secs(60);
 
 /// Sends transfers of one chain, when it is its turn.
 #[derive(Debug)]
@@ -70,7 +76,7 @@ pub struct Sender<C> {
     turn: Turn,
     /// How far the signer's journal was compared since this process sends.
     journal: Journal,
-    /// Until when a transfer, or a sponsor, is left alone after a refusal. To forget it costs requests only.
+    /// Until when a transfer, a sponsor or a wallet is left alone. To forget it costs requests only.
     rests: HashMap<Resting, Timestamp>,
     /// How many transactions of a sponsor the newest block showed, and when that was asked for.
     landed: HashMap<Address, (u64, Timestamp)>,
@@ -85,6 +91,19 @@ pub struct Sender<C> {
 enum Resting {
     Transfer(TransferId),
     Sponsor(Address),
+    Wallet(Address),
+    /// What takes delegates away.
+    Clearing(TransferId),
+}
+
+impl Resting {
+    /// What rests where the attempts of this transfer cannot be made now.
+    const fn of(purpose: Purpose, id: TransferId) -> Self {
+        match purpose {
+            Purpose::Payment | Purpose::Cancellation => Resting::Transfer(id),
+            Purpose::Clearing => Resting::Clearing(id),
+        }
+    }
 }
 
 /// What a tick did.
@@ -140,12 +159,16 @@ impl<C: PayingChain> Sender<C> {
         self.report(now).await?;
         self.check_means(now).await?;
         // A rest that ends later than any that begins now was set by a clock that was ahead.
-        let latest = now.plus(SPONSOR_PAUSE);
+        let latest = now.plus(WALLET_PAUSE);
         self.rests.retain(|_, until| *until > now && *until <= latest);
         self.compare(clock).await?;
         let recovers = self.recover(now).await?;
         let may_sign = !recovers && self.journal.is_ours();
         let mut ticked = Ticked { changed: self.settle(now).await?, ..Ticked::default() };
+        if ticked.changed > 0 {
+            // What has ended holds its nonce no more: how far the chain has come with it is asked for anew.
+            self.landed.clear();
+        }
         self.keep_books(now).await?;
         self.explain_spends(clock).await?;
         self.check_keys(recovers, clock).await?;
@@ -154,12 +177,16 @@ impl<C: PayingChain> Sender<C> {
         // A step that fails keeps no other from being taken: while the signer is away, what is signed is sent again, and
         // what ran out of time ends.
         let derived = self.derive_sponsors(now).await;
-        if ticked.open > 0 {
+        let is_clearing = !open.clearings.is_empty() || self.wants_clearing().await?;
+        if ticked.open > 0 || is_clearing {
             // A person has stopped it: nothing is signed or sent, and what was sent is settled all the same.
             let halted = halts::is_halted(&mut self.db.read().await?, self.network.chain).await?;
             let (mut signed, mut carried) = (Ok(()), Ok(Ticked::default()));
+            let (mut ended, mut cleared) = (Ok(()), Ok(()));
             if !halted && may_sign {
                 signed = self.sign(&open, clock).await;
+                ended = self.cancel(&open, clock).await;
+                cleared = self.clear(clock).await;
             }
             if !halted {
                 carried = self.carry(may_sign, clock).await;
@@ -168,7 +195,7 @@ impl<C: PayingChain> Sender<C> {
                 ticked.changed += self.expire(halted, clock).await?;
             }
             let carried = carried?;
-            signed?;
+            signed.and(ended).and(cleared)?;
             ticked.changed += carried.changed;
             ticked.sent += carried.sent;
         }
@@ -303,6 +330,7 @@ impl<C: PayingChain> Sender<C> {
         let pause = match what {
             Resting::Transfer(_) => REFUSED_PAUSE,
             Resting::Sponsor(_) => SPONSOR_PAUSE,
+            Resting::Wallet(_) | Resting::Clearing(_) => WALLET_PAUSE,
         };
         self.rests.insert(what, now.plus(pause));
     }

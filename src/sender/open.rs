@@ -6,9 +6,10 @@ use landfall_chain::{BlockRef, Chain, Effect, Route};
 
 use crate::sender::{HEAD_AGE_SECS, IN_HAND_MAX, LEFT_MIN_SECS};
 use crate::store::attempts::{self, Attempt, IntentRow};
+use crate::store::clearings::{self, Clearing};
 use crate::store::cursors::{self, Cursor};
 use crate::store::marks::{self, Seen};
-use crate::store::{Connection, StoreError, transfers};
+use crate::store::{Connection, StoreError, cancellations, transfers};
 use crate::time::Timestamp;
 use crate::transfer::{Obstacle, State, Transfer, TransferId, WINDOW};
 
@@ -22,6 +23,8 @@ pub(super) struct Open {
     pub(super) finalized: Option<(BlockRef, Timestamp)>,
     /// The oldest first.
     pub(super) transfers: Vec<OpenTransfer>,
+    /// What takes delegates away.
+    pub(super) clearings: Vec<Clearing>,
     /// Attempts of transfers that are not terminal, and not in hand: their nonces are taken.
     pub(super) others: Vec<Attempt>,
 }
@@ -38,6 +41,8 @@ pub(super) struct OpenTransfer {
     pub(super) marks: Vec<Seen>,
     /// How often a reorg took back the block that included it.
     pub(super) displaced: usize,
+    /// The payer's signature that ends it.
+    pub(super) cancellation: Option<Vec<u8>>,
 }
 
 /// How often a transfer that a reorg took back is signed again with a later deadline.
@@ -57,7 +62,8 @@ impl Open {
         if !order.is_empty() {
             let empty = |transfer: Transfer| {
                 let (intents, attempts, marks) = (Vec::new(), Vec::new(), Vec::new());
-                (transfer.id, OpenTransfer { transfer, intents, attempts, marks, displaced: 0 })
+                let of = OpenTransfer { intents, attempts, marks, displaced: 0, cancellation: None, transfer };
+                (of.transfer.id, of)
             };
             open = transfers.into_iter().map(empty).collect();
             for intent in attempts::intents(connection, chain).await? {
@@ -78,6 +84,11 @@ impl Open {
                 }
             }
         }
+        for (id, signature) in cancellations::of_unfinished(connection, chain).await? {
+            if let Some(of) = open.get_mut(&id) {
+                of.cancellation = Some(signature);
+            }
+        }
         for (id, times) in transfers::displaced(connection, chain).await? {
             if let Some(of) = open.get_mut(&id) {
                 of.displaced = times;
@@ -94,6 +105,7 @@ impl Open {
             head_time,
             finalized: cursor.finalized.zip(final_time),
             transfers: order.iter().filter_map(|id| open.remove(id)).collect(),
+            clearings: clearings::under_way(connection, chain).await?,
             others,
         })
     }
@@ -158,7 +170,7 @@ impl OpenTransfer {
         last + windows * WINDOW.as_secs()
     }
 
-    /// Whether the attempt carries what was signed last: nothing else is signed or sent.
+    /// Whether the attempt carries what was signed last.
     pub(super) fn is_current(&self, attempt: &Attempt) -> bool {
         self.signed().is_some_and(|signed| signed.deadline_secs == attempt.deadline_secs)
     }

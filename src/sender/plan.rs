@@ -1,34 +1,40 @@
 //! Which attempts are due, and with which nonce:
-//! - the first of a transfer, and one behind an attempt that cannot pay any more;
+//! - the first of what is to be carried, and one behind an attempt that cannot pay any more;
 //! - one with higher fees, at the same nonce;
 //! - one at a nonce that nobody sends any more while others wait behind it.
 //!
-//! Promise: however many attempts there are, each carries the transfer's one intent. It decides nothing about transfers.
+//! Promise: however many attempts there are, each carries the transfer's one intent, or its end, or what takes delegates away.
+//! It decides nothing about transfers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use landfall_chain::{
-    Address, Authorization, Carrier, FeeMarket, PayingChain, Quote, SIGN_REQUESTS_MAX, SignRequest,
-    SignedAuthorization, SignedIntent,
+    Address, Authorization, CLEARINGS_MAX, Carried, Carrier, FeeMarket, PayingChain, Quote, SIGN_REQUESTS_MAX,
+    SignRequest, SignedAuthorization, SignedIntent,
 };
 use tracing::warn;
 
 use crate::sender::fees::Offer;
-use crate::sender::open::{Open, OpenTransfer, secs};
+use crate::sender::load::Load;
+use crate::sender::open::{Open, OpenTransfer};
 use crate::sender::sponsors::{Held, Ready, Sponsors};
 use crate::sender::{Resting, SendError, Sender};
 use crate::store::attempts::{self, Attempt};
 use crate::store::authorizations;
+use crate::store::clearings::Clearing;
 use crate::time::{Clock, Timestamp};
-use crate::transfer::{Obstacle, SponsorState, State, TransferId};
+use crate::transfer::{Obstacle, SponsorState, TransferId};
 
 /// How many attempts one nonce may have before its fees are not raised any more.
 const ATTEMPTS_MAX: u32 = 10;
 /// Behind an attempt that landed without paying, another one is made only after so long: our own blocks may be behind
 /// the endpoint that reported it.
 const LANDED_PAUSE: Duration = Duration::from_secs(30);
+/// A payment waits so long at most while the delegate of its wallet is being taken away. Then it is carried all the same: if it
+/// fails, another attempt brings the delegate again.
+const CLEARING_WAIT: Duration = Duration::from_secs(60);
 
 /// An attempt, with what its transaction is made of.
 pub(super) struct Planned {
@@ -36,16 +42,15 @@ pub(super) struct Planned {
     pub(super) request: SignRequest,
 }
 
-/// What carrying a transfer takes.
+/// What carrying something takes.
 struct Quoted<'o> {
-    of: &'o OpenTransfer,
+    load: Load<'o>,
     due: Due,
     gas_limit: u64,
-    /// What its carrier brings beside.
-    beside: Option<SignedAuthorization>,
+    carried: Carried,
 }
 
-/// Why a transfer needs an attempt.
+/// Why it needs an attempt.
 #[derive(Clone, Copy)]
 enum Due {
     /// Nothing that was made can pay any more, or nothing was made.
@@ -63,6 +68,8 @@ struct Waiting<'o> {
     newest: BTreeMap<(Address, u64), (u32, TransferId)>,
     /// Attempts that carry what was signed last.
     current: BTreeSet<(Address, u64, u32)>,
+    /// Wallets whose delegates may be taken away any moment.
+    clearing: HashSet<Address>,
     held: Held,
     raise_after: Duration,
     now: Timestamp,
@@ -73,22 +80,24 @@ impl<C: PayingChain> Sender<C> {
     pub(super) async fn plan(
         &mut self,
         open: &Open,
-        carried: &[&OpenTransfer],
+        loads: &[Load<'_>],
         sponsors: &mut Sponsors,
         clock: &Clock,
     ) -> Result<Vec<Planned>, SendError> {
         let now = clock.now();
         let mut planned: Vec<Planned> = Vec::new();
-        for of in carried {
-            for attempt in of.attempts.iter().filter(|attempt| attempt.signed.is_none() && of.is_current(attempt)) {
-                let beside = self.brought(of, attempt).await?;
-                planned.extend(self.planned(of, attempt.clone(), beside, sponsors));
+        for load in loads {
+            let unsigned = |attempt: &&Attempt| attempt.signed.is_none() && load.is_current(attempt);
+            for attempt in load.attempts().iter().filter(unsigned) {
+                let beside = self.brought(*load, attempt).await?;
+                let carried = self.carried(*load, beside);
+                planned.extend(carried.and_then(|carried| self.planned(attempt.clone(), carried, sponsors)));
             }
         }
         let raise_after = Duration::from_millis(self.network.block_time_ms * self.network.sending.raise_after_blocks);
-        let waiting = Waiting::of(open, carried, sponsors, (raise_after, now));
+        let waiting = Waiting::of(open, loads, sponsors, (raise_after, now));
         let room = SIGN_REQUESTS_MAX.saturating_sub(planned.len());
-        let due: Vec<(&OpenTransfer, Due)> = self.due(carried, &waiting).into_iter().take(room).collect();
+        let due: Vec<(Load<'_>, Due)> = self.due(loads, &waiting).into_iter().take(room).collect();
         if due.is_empty() {
             return Ok(planned);
         }
@@ -96,57 +105,66 @@ impl<C: PayingChain> Sender<C> {
         let market = self.chain.fee_market().await?;
         let quoted = self.quote(&due, sponsors, clock).await?;
         let mut tx = self.begin_sending(now).await?;
-        for Quoted { of, due, gas_limit, beside } in quoted {
+        for Quoted { load, due, gas_limit, carried } in quoted {
             let place = match due {
                 Due::Anew => self.next_nonce(&mut tx, sponsors, &held, now).await?,
                 Due::Raise(sponsor, nonce) => Some((sponsor, nonce)),
                 Due::Fill(sponsor, nonce) => Some((sponsor, nonce)).filter(|place| !held.contains(place)),
             };
-            let Some((place, signed)) = place.zip(of.signed()) else { continue };
+            let (Some(place), id) = (place, load.id()) else { continue };
             let newest = attempts::newest(&mut tx, self.network.chain, &place.0, place.1).await?;
             let is_raise = matches!(due, Due::Raise(..));
             let Some((nth, Offer { max_fee, tip })) = offer(newest, market, (self.network.sending.max_fee, is_raise))
             else {
                 let (sponsor, nonce) = place;
-                warn!(transfer = %of.transfer.id, "nonce {nonce} of {sponsor} waits: more than max_fee_gwei would have to be offered");
-                self.rest(Resting::Transfer(of.transfer.id), now);
+                warn!(transfer = %id, "nonce {nonce} of {sponsor} waits: more than max_fee_gwei would have to be offered");
+                self.rest(load.resting(), now);
                 continue;
             };
             held.insert(place);
+            let authorization_nonce = match &carried {
+                Carried::Payment { authorization, .. } => authorization.as_ref().map(|it| it.authorization.nonce),
+                Carried::Cancellation(_) | Carried::Clearings(_) => None,
+            };
             let attempt = Attempt {
                 sponsor: place.0,
                 nonce: place.1,
                 nth,
-                transfer_id: of.transfer.id,
-                deadline_secs: signed.deadline_secs,
+                transfer_id: id,
+                purpose: load.purpose(),
+                deadline_secs: load.deadline_secs(),
                 gas_limit,
                 max_fee,
                 tip,
                 guarding: None,
-                authorization_nonce: beside.as_ref().map(|beside| beside.authorization.nonce),
+                authorization_nonce,
                 recorded_at: now,
                 signed: None,
                 resent_at: None,
                 response: None,
             };
             attempts::record(&mut tx, self.network.chain, &attempt).await?;
-            planned.extend(self.planned(of, attempt, beside, sponsors));
+            planned.extend(self.planned(attempt, carried, sponsors));
         }
         self.commit(tx, now).await?;
         Ok(planned)
     }
 
-    /// The transfers that need an attempt, the oldest first; behind them those that fill what others left.
-    fn due<'o>(&self, carried: &[&'o OpenTransfer], waiting: &Waiting<'_>) -> Vec<(&'o OpenTransfer, Due)> {
+    /// What needs an attempt, in its order; behind it what fills what others left.
+    fn due<'o>(&self, loads: &[Load<'o>], waiting: &Waiting<'_>) -> Vec<(Load<'o>, Due)> {
         let now = waiting.now;
-        let may = |of: &OpenTransfer| !self.rests(Resting::Transfer(of.transfer.id), now);
+        let may = |load: &Load<'_>| !self.rests(load.resting(), now);
         let is_resting = |sponsor: &Address| self.rests(Resting::Sponsor(*sponsor), now);
-        let mut due: Vec<(&OpenTransfer, Due)> = Vec::new();
-        for of in carried.iter().copied().filter(|of| may(of)) {
-            if of.attempts.iter().all(|attempt| waiting.is_over(attempt) || is_resting(&attempt.sponsor)) {
-                due.push((of, Due::Anew));
-            } else if let Some(stuck) = of.attempts.iter().find(|it| waiting.is_stuck(it) && !is_resting(&it.sponsor)) {
-                due.push((of, Due::Raise(stuck.sponsor, stuck.nonce)));
+        let mut due: Vec<(Load<'_>, Due)> = Vec::new();
+        for load in loads.iter().copied().filter(may) {
+            let mut attempts = load.attempts().iter();
+            if attempts.clone().all(|attempt| waiting.is_over(attempt) || is_resting(&attempt.sponsor)) {
+                // Carried now, it would fail behind what takes its delegate away.
+                if load.delegated().is_none_or(|wallet| !waiting.clearing.contains(&wallet)) {
+                    due.push((load, Due::Anew));
+                }
+            } else if let Some(stuck) = attempts.find(|it| waiting.is_stuck(it) && !is_resting(&it.sponsor)) {
+                due.push((load, Due::Raise(stuck.sponsor, stuck.nonce)));
             }
         }
         for (ready, state) in waiting.sponsors.values() {
@@ -154,14 +172,14 @@ impl<C: PayingChain> Sender<C> {
             let Some((_, last)) = waiting.held.range((address, 0)..=(address, u64::MAX)).next_back() else { continue };
             let Some(gap) = ready.gap(*last, &waiting.held) else { continue };
             // Who has the last nonce: so the fewest others have one behind it.
-            let holds = |of: &&&OpenTransfer| {
-                of.attempts.iter().any(|it| (it.sponsor, it.nonce) == (address, *last) && waiting.may_land(it))
+            let holds = |load: &&Load<'_>| {
+                load.attempts().iter().any(|it| (it.sponsor, it.nonce) == (address, *last) && waiting.may_land(it))
             };
             if *state == SponsorState::Active
                 && !is_resting(&address)
-                && let Some(of) = carried.iter().find(holds).filter(|of| may(of))
+                && let Some(load) = loads.iter().find(holds).filter(|load| may(load))
             {
-                due.push((of, Due::Fill(address, gap)));
+                due.push((*load, Due::Fill(address, gap)));
             }
         }
         due
@@ -170,7 +188,7 @@ impl<C: PayingChain> Sender<C> {
     /// What it takes to carry each. A node's refusal is no evidence: it is asked again later, up to the deadline.
     async fn quote<'o>(
         &mut self,
-        due: &[(&'o OpenTransfer, Due)],
+        due: &[(Load<'o>, Due)],
         sponsors: &Sponsors,
         clock: &Clock,
     ) -> Result<Vec<Quoted<'o>>, SendError> {
@@ -182,26 +200,38 @@ impl<C: PayingChain> Sender<C> {
             warn!(chain = %self.network.chain, "{} transfers wait: no sponsor may carry them now", due.len());
             return Ok(Vec::new());
         };
-        let waiting: Vec<&OpenTransfer> = due.iter().map(|(of, _)| *of).collect();
-        let brought = self.authorize(&waiting, clock).await?;
-        let asked = due.iter().map(async |(of, _)| match (self.signed_intent(of), brought.get(&of.transfer.id)) {
-            (Some(intent), Some(beside)) => Some(self.chain.quote(&sponsor.address, &intent, beside.as_ref()).await),
-            (None, _) | (_, None) => None,
-        });
+        let sponsor = sponsor.address;
+        let paying: Vec<&OpenTransfer> = due.iter().filter_map(|(load, _)| load.paid()).collect();
+        let mut brought = self.authorize(&paying, clock).await?;
+        let mut ready = Vec::new();
+        for (load, due) in due {
+            let beside = match load {
+                Load::Payment(of) => brought.remove(&of.transfer.id),
+                Load::Cancellation(_) => Some(None),
+                Load::Clearing(clearing) => self.is_any_live(clearing, now).await.then_some(None),
+            };
+            let carried = beside.and_then(|beside| self.carried(*load, beside));
+            ready.extend(carried.map(|carried| (*load, *due, carried)));
+        }
+        let asked = ready.iter().map(async |(.., carried)| self.chain.quote(&sponsor, carried).await);
         let answers = join_all(asked).await;
-        let answers = due.iter().zip(answers).filter_map(|(due, answer)| Some((due, due.0.transfer.id, answer?)));
+        let answers = ready.into_iter().zip(answers).map(|(of, answer)| {
+            let id = of.0.id();
+            (of, id, answer)
+        });
         let answers: Vec<_> = answers.collect();
         let (mut quoted, mut obstructed) = (Vec::new(), Vec::new());
-        for ((of, due), quote) in self.answered(answers, now)? {
-            let id = of.transfer.id;
+        for ((load, due, carried), quote) in self.answered(answers, now)? {
+            let id = load.id();
             match quote {
-                Quote::Gas(gas_limit) => {
-                    let beside = brought.get(&id).cloned().flatten();
-                    quoted.push(Quoted { of, due: *due, gas_limit, beside });
-                }
+                Quote::Gas(gas_limit) => quoted.push(Quoted { load, due, gas_limit, carried }),
                 Quote::Refused(said) => {
-                    warn!(transfer = %id, "transfer {id} cannot be carried now and will be tried again: {said}");
-                    obstructed.push((id, Obstacle::SimulationFailed, said));
+                    let what = load.purpose().name();
+                    warn!(transfer = %id, "the {what} of transfer {id} cannot be carried now and will be tried again: {said}");
+                    match load {
+                        Load::Payment(_) => obstructed.push((id, Obstacle::SimulationFailed, said)),
+                        Load::Cancellation(_) | Load::Clearing(_) => self.rest(load.resting(), now),
+                    }
                 }
             }
         }
@@ -209,9 +239,46 @@ impl<C: PayingChain> Sender<C> {
         Ok(quoted)
     }
 
+    /// Whether a delegate would still be taken away by it. If not, it waits for final blocks.
+    async fn is_any_live(&mut self, clearing: &Clearing, now: Timestamp) -> bool {
+        for tuple in &clearing.tuples {
+            match self.is_live(tuple).await {
+                Ok(true) => return true,
+                Ok(false) => {}
+                Err(error) => {
+                    warn!("the delegate of {} on {} is taken away later: {error}", tuple.wallet, self.network.chain);
+                    break;
+                }
+            }
+        }
+        self.rest(Resting::Clearing(clearing.id), now);
+        false
+    }
+
+    /// What an attempt carries of it, with what the payer's account needs `beside`; `None` where it cannot be made any more.
+    fn carried(&self, load: Load<'_>, beside: Option<SignedAuthorization>) -> Option<Carried> {
+        match load {
+            Load::Payment(of) => {
+                let signed = self.signed_intent(of)?;
+                Some(Carried::Payment { signed, authorization: beside.map(Box::new) })
+            }
+            Load::Cancellation(of) => {
+                let intent = self.intent(&of.transfer, load.deadline_secs())?;
+                Some(Carried::Cancellation(SignedIntent { intent, signature: of.cancellation.clone()? }))
+            }
+            Load::Clearing(clearing) => {
+                let signed = clearing.tuples.iter().filter_map(|tuple| {
+                    let authorization = self.clearing(tuple.wallet, tuple.nonce);
+                    Some(SignedAuthorization { authorization, signature: tuple.signature.clone()? })
+                });
+                Some(Carried::Clearings(signed.take(CLEARINGS_MAX).collect()))
+            }
+        }
+    }
+
     /// The authorization that an attempt brings, as it is on record.
-    async fn brought(&self, of: &OpenTransfer, attempt: &Attempt) -> Result<Option<SignedAuthorization>, SendError> {
-        let Some(nonce) = attempt.authorization_nonce else { return Ok(None) };
+    async fn brought(&self, load: Load<'_>, attempt: &Attempt) -> Result<Option<SignedAuthorization>, SendError> {
+        let (Some(nonce), Some(of)) = (attempt.authorization_nonce, load.paid()) else { return Ok(None) };
         let wallet = of.transfer.source;
         let recorded = authorizations::find(&mut self.db.read().await?, self.network.chain, &wallet, nonce).await?;
         let signed = recorded.and_then(|recorded| Some((recorded.implementation, recorded.signature?)));
@@ -221,20 +288,12 @@ impl<C: PayingChain> Sender<C> {
         }))
     }
 
-    /// An attempt with the request that signs it; `None` where its intent cannot be made any more, and where its sponsor
-    /// signs nothing.
-    fn planned(
-        &self,
-        of: &OpenTransfer,
-        attempt: Attempt,
-        beside: Option<SignedAuthorization>,
-        sponsors: &Sponsors,
-    ) -> Option<Planned> {
+    /// An attempt with the request that signs it; `None` where its sponsor signs nothing.
+    fn planned(&self, attempt: Attempt, carried: Carried, sponsors: &Sponsors) -> Option<Planned> {
         let (ready, _) = sponsors.get(&attempt.sponsor).filter(|(_, state)| *state != SponsorState::Quarantined)?;
         let carrier = Carrier {
             sponsor: attempt.sponsor,
-            carried: self.signed_intent(of)?,
-            authorization: beside.map(Box::new),
+            carried,
             nonce: attempt.nonce,
             gas_limit: attempt.gas_limit,
             max_fee: attempt.max_fee,
@@ -252,22 +311,21 @@ impl<C: PayingChain> Sender<C> {
 }
 
 impl<'o> Waiting<'o> {
-    fn of(
-        open: &Open,
-        carried: &[&OpenTransfer],
-        sponsors: &'o Sponsors,
-        (raise_after, now): (Duration, Timestamp),
-    ) -> Self {
+    fn of(open: &Open, loads: &[Load<'_>], sponsors: &'o Sponsors, (raise_after, now): (Duration, Timestamp)) -> Self {
         let mut newest: BTreeMap<(Address, u64), (u32, TransferId)> = BTreeMap::new();
-        for attempt in open.transfers.iter().flat_map(|of| &of.attempts).chain(&open.others) {
+        for attempt in open.all().flat_map(Load::attempts).chain(&open.others) {
             let last = newest.entry((attempt.sponsor, attempt.nonce)).or_insert((attempt.nth, attempt.transfer_id));
             *last = (*last).max((attempt.nth, attempt.transfer_id));
         }
         let of_current =
-            open.transfers.iter().flat_map(|of| of.attempts.iter().filter(|attempt| of.is_current(attempt)));
+            open.all().flat_map(|load| load.attempts().iter().filter(move |attempt| load.is_current(attempt)));
         let current = of_current.map(|attempt| (attempt.sponsor, attempt.nonce, attempt.nth)).collect();
-        let mut waiting = Waiting { sponsors, newest, current, held: Held::new(), raise_after, now };
-        let of_carried = carried.iter().flat_map(|of| &of.attempts).filter(|attempt| waiting.may_land(attempt));
+        let mut waiting =
+            Waiting { sponsors, newest, current, clearing: HashSet::new(), held: Held::new(), raise_after, now };
+        let clears = |clearing: &&Clearing| waiting.is_under_way(clearing);
+        let cleared = open.clearings.iter().filter(clears).flat_map(|clearing| &clearing.tuples);
+        waiting.clearing = cleared.map(|tuple| tuple.wallet).collect();
+        let of_carried = loads.iter().flat_map(|load| load.attempts()).filter(|attempt| waiting.may_land(attempt));
         // What a block shows has landed, whatever an endpoint that is behind reports.
         let shown = open.transfers.iter().flat_map(|of| {
             let is_shown = |attempt: &&Attempt| {
@@ -300,6 +358,16 @@ impl<'o> Waiting<'o> {
         has_landed || !self.may_land(attempt)
     }
 
+    /// Whether it may land any moment: it was first sent lately, and has not landed.
+    fn is_under_way(&self, clearing: &Clearing) -> bool {
+        let waits = |attempt: &Attempt| {
+            let landed = self.sponsors.get(&attempt.sponsor).map_or(0, |(ready, _)| ready.landed);
+            attempt.nonce >= landed && self.may_land(attempt)
+        };
+        let first = clearing.attempts.iter().map(|attempt| attempt.recorded_at).min();
+        first.is_some_and(|at| self.now.since(at) < CLEARING_WAIT) && clearing.attempts.iter().any(waits)
+    }
+
     /// Whether its nonce is the next one of its sponsor and it has waited for too long: then its fees are raised.
     fn is_stuck(&self, attempt: &Attempt) -> bool {
         let is_next = self.sponsors.get(&attempt.sponsor).is_some_and(|(ready, _)| ready.landed == attempt.nonce);
@@ -312,14 +380,6 @@ impl<'o> Waiting<'o> {
             && attempt.nth + 1 < ATTEMPTS_MAX
             && self.may_land(attempt)
     }
-}
-
-/// Whether something may be sent for it: it is signed, neither paid nor cancelled, and its window is open by both clocks.
-pub(super) fn may_be_carried(of: &OpenTransfer, head_time: Option<Timestamp>, now: Timestamp) -> bool {
-    let waits = matches!(of.transfer.state, State::Accepted | State::Carried) && of.transfer.cancelled_at.is_none();
-    let Some(signed) = of.signed().filter(|_| waits && of.marks.is_empty()) else { return false };
-    let is_open = |at: Timestamp| secs(at) < signed.deadline_secs;
-    is_open(now) && head_time.is_none_or(is_open)
 }
 
 /// The number of the next attempt at a nonce, and what it offers: enough to replace the one before, and no more than

@@ -10,7 +10,7 @@ use crate::sender::open::{Open, OpenTransfer};
 use crate::sender::{Resting, SendError, Sender, gas};
 use crate::store::cursors::Cursor;
 use crate::store::marks::Seen;
-use crate::store::{StoreError, Tx, events, gas_ledger, transfers};
+use crate::store::{StoreError, Tx, clearings, events, gas_ledger, transfers};
 use crate::time::Timestamp;
 use crate::transfer::{Evidence, FailureCode, State, Transfer, TransferId, TransferKind, TransferStatus};
 
@@ -190,6 +190,9 @@ pub(super) async fn apply(
         transfers::change(tx, &before, &after, (evidence.name(), *block)).await?;
         if state.status().is_terminal() {
             gas_ledger::release(tx, after.id, now).await?;
+            if after.is_by_delegate() {
+                clearings::want(tx, after.chain, &after.source, after.id, now).await?;
+            }
         }
         // What an operator asked for is announced to nobody.
         if let Some(announcement) = announced.filter(|_| after.kind == TransferKind::Payment) {

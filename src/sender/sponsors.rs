@@ -82,12 +82,14 @@ impl<C: PayingChain> Sender<C> {
         let finalized = Cursor::load(&mut reader, chain).await?.finalized;
         drop(reader);
         let Some(at) = finalized else { return Ok(()) };
-        let asked = known.iter().filter(|of| of.first_nonce.is_some()).filter_map(|of| of.address).map(async |address| {
-            let answers = async { join(self.chain.nonce_at(&address, Some(&at)), self.chain.has_code(&address, &at)).await };
-            let late = |_| (Err(SourceError::transient("nobody answers in time")), Ok(false));
-            let (nonce, has_code) = tokio::time::timeout(ASKED_TIME_MAX, answers).await.unwrap_or_else(late);
-            (address, nonce.and_then(|nonce| Ok((nonce, has_code?))))
-        });
+        let asked =
+            known.iter().filter(|of| of.first_nonce.is_some()).filter_map(|of| of.address).map(async |address| {
+                let answers =
+                    async { join(self.chain.nonce_at(&address, Some(&at)), self.chain.has_code(&address, &at)).await };
+                let late = |_| (Err(SourceError::transient("nobody answers in time")), Ok(false));
+                let (nonce, has_code) = tokio::time::timeout(ASKED_TIME_MAX, answers).await.unwrap_or_else(late);
+                (address, nonce.and_then(|nonce| Ok((nonce, has_code?))))
+            });
         let answers: Vec<(Address, Result<(u64, bool), SourceError>)> = join_all(asked).await;
         self.keys = Keys { checked_at: Some(now), is_suspected: answers.iter().any(|(_, answer)| answer.is_err()) };
         let mut reported = BTreeMap::new();

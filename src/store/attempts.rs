@@ -1,8 +1,10 @@
-//! What a payer's key signs, and the sponsors' transactions that carry it: each on record before it is signed, and its
+//! What a payer's key signs, and the sponsors' transactions that carry it and what else is signed: each on record before it is signed, and its
 //! bytes before they are sent.
 //!
 //! Promise: a nonce follows from the rows, which are its only counter. It is given again only behind an attempt that
 //! nobody sends any more.
+
+use std::str::FromStr;
 
 use landfall_chain::{Address, BlockHash, BlockRef, BroadcastResponse, Chain, GuardTerms, TxId};
 use sqlx::FromRow;
@@ -33,6 +35,7 @@ pub struct Attempt {
     /// 0 for the first at this nonce.
     pub nth: u32,
     pub transfer_id: TransferId,
+    pub purpose: Purpose,
     pub deadline_secs: u64,
     pub gas_limit: u64,
     pub max_fee: u128,
@@ -48,6 +51,17 @@ pub struct Attempt {
     pub resent_at: Option<Timestamp>,
     /// What the node made of it then.
     pub response: Option<String>,
+}
+
+/// What a sponsor's transaction is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Purpose {
+    /// It pays its transfer.
+    Payment,
+    /// It ends what was signed of its transfer.
+    Cancellation,
+    /// It takes the delegates of wallets away: first that of its transfer's.
+    Clearing,
 }
 
 /// What a transaction that makes a guard is made of beside limit and price.
@@ -73,21 +87,25 @@ statements! {
     INTENTS_OF = "SELECT transfer_id, deadline_secs, signature FROM intents WHERE transfer_id = $1 ORDER BY deadline_secs";
     IS_INTENDED = "SELECT 1 FROM intents WHERE transfer_id = $1 AND deadline_secs = $2";
     IS_RECORDED = "SELECT 1 FROM transfer_attempts WHERE transfer_id = $1 AND chain = $2 AND sponsor = $3 AND nonce = COALESCE($4, nonce)";
+    IS_GIVEN = "SELECT 1 FROM transfer_attempts WHERE chain = $1 AND sponsor = $2 AND nonce = $3";
     LAST_NONCE = "SELECT MAX(nonce) FROM transfer_attempts WHERE chain = $1 AND sponsor = $2";
     NEWEST = "SELECT try, max_fee, tip FROM transfer_attempts WHERE chain = $1 AND sponsor = $2 AND nonce = $3 ORDER BY try DESC LIMIT 1";
     RECORD = "INSERT INTO transfer_attempts (chain, sponsor, nonce, try, transfer_id, deadline_secs, gas_limit, max_fee, tip, \
-              authorization_nonce, recorded_us, recent_hash, recent_number, guard_rent, guard_memo, guard_account) \
-              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
+              authorization_nonce, recorded_us, recent_hash, recent_number, guard_rent, guard_memo, guard_account, purpose) \
+              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
     SIGN = "UPDATE transfer_attempts SET raw = $1, tx_id = $2 WHERE chain = $3 AND sponsor = $4 AND nonce = $5 AND try = $6 AND raw IS NULL";
     FORGET_UNSIGNED = "DELETE FROM transfer_attempts WHERE chain = $1 AND sponsor = $2 AND nonce = $3 AND try = $4 AND raw IS NULL";
     SENT = "UPDATE transfer_attempts SET sent_us = COALESCE(sent_us, $1), resent_us = $1, response = $2 \
             WHERE chain = $3 AND sponsor = $4 AND nonce = $5 AND try = $6";
     OF_TRANSFER = "SELECT sponsor, nonce, try, transfer_id, deadline_secs, gas_limit, max_fee, tip, authorization_nonce, \
-                   recorded_us, raw, tx_id, resent_us, response, recent_hash, recent_number, guard_rent, guard_memo, guard_account \
+                   recorded_us, raw, tx_id, resent_us, response, recent_hash, recent_number, guard_rent, guard_memo, guard_account, purpose \
                    FROM transfer_attempts WHERE transfer_id = $1 ORDER BY recorded_us, nonce, try";
+    OF_CLEARING = "SELECT sponsor, nonce, try, transfer_id, deadline_secs, gas_limit, max_fee, tip, authorization_nonce, \
+                   recorded_us, raw, tx_id, resent_us, response, recent_hash, recent_number, guard_rent, guard_memo, guard_account, purpose \
+                   FROM transfer_attempts WHERE transfer_id = $1 AND purpose = 'clearing' ORDER BY nonce, try";
     OF_UNFINISHED = "SELECT a.sponsor, a.nonce, a.try, a.transfer_id, a.deadline_secs, a.gas_limit, a.max_fee, a.tip, \
                      a.authorization_nonce, a.recorded_us, a.raw, a.tx_id, a.resent_us, a.response, a.recent_hash, \
-                     a.recent_number, a.guard_rent, a.guard_memo, a.guard_account FROM transfer_attempts AS a JOIN transfers AS t ON t.id = a.transfer_id \
+                     a.recent_number, a.guard_rent, a.guard_memo, a.guard_account, a.purpose FROM transfer_attempts AS a JOIN transfers AS t ON t.id = a.transfer_id \
                      WHERE t.chain = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') ORDER BY a.nonce, a.try";
     // Of what is not known to have paid for none.
     ACCOUNTS_OF_PAYER = "SELECT COUNT(DISTINCT t.id) FROM transfers AS t JOIN transfer_attempts AS a ON a.transfer_id = t.id \
@@ -121,6 +139,7 @@ struct Row {
     guard_rent: Option<i64>,
     guard_memo: Option<i64>,
     guard_account: Option<i64>,
+    purpose: String,
 }
 
 /// Records what is going to be signed; what is on record stays. A deadline that heals becomes the transfer's.
@@ -149,6 +168,15 @@ pub async fn is_intended(
     deadline_secs: u64,
 ) -> Result<bool, StoreError> {
     Ok(fetch_optional!(connection, (i32,), IS_INTENDED, id.to_string(), int(deadline_secs))?.is_some())
+}
+
+/// Whether an attempt of this sponsor at this nonce is on record, whatever it is for.
+pub async fn is_given(
+    connection: &mut impl Connection,
+    chain: Chain,
+    (sponsor, nonce): (&Address, u64),
+) -> Result<bool, StoreError> {
+    Ok(!fetch_all!(connection, (i32,), IS_GIVEN, chain.name(), sponsor.as_bytes(), int(nonce))?.is_empty())
 }
 
 /// Whether an attempt of the transfer by this sponsor is on record; at this nonce, if there is one.
@@ -222,7 +250,8 @@ pub async fn record(tx: &mut Tx, chain: Chain, attempt: &Attempt) -> Result<(), 
         attempt.guarding.map(|guarding| int(guarding.recent.number)),
         attempt.guarding.map(|guarding| int(guarding.rent)),
         attempt.guarding.map(|guarding| i64::from(guarding.memo)),
-        attempt.guarding.map(|guarding| i64::from(guarding.makes_account))
+        attempt.guarding.map(|guarding| i64::from(guarding.makes_account)),
+        attempt.purpose.name()
     )?;
     expect_one("record an attempt", recorded)
 }
@@ -262,6 +291,11 @@ pub async fn of_transfer(connection: &mut impl Connection, id: TransferId) -> Re
     fetch_all!(connection, Row, OF_TRANSFER, id.to_string())?.into_iter().map(Attempt::try_from).collect()
 }
 
+/// The attempts that carry what takes delegates away, of this transfer's wallet first; by nonce.
+pub async fn of_clearing(connection: &mut impl Connection, id: TransferId) -> Result<Vec<Attempt>, StoreError> {
+    fetch_all!(connection, Row, OF_CLEARING, id.to_string())?.into_iter().map(Attempt::try_from).collect()
+}
+
 /// The attempts of all transfers of the chain that are not terminal, by nonce.
 pub async fn of_unfinished(connection: &mut impl Connection, chain: Chain) -> Result<Vec<Attempt>, StoreError> {
     let rows = fetch_all!(connection, Row, OF_UNFINISHED, chain.name())?;
@@ -280,6 +314,28 @@ pub async fn is_account_paid_for(tx: &mut Tx, transfer: &Transfer, since: Timest
     let (chain, to, asset) = (transfer.chain.name(), transfer.destination.as_bytes(), transfer.asset.to_bytes());
     let row = fetch_optional!(tx, (i64,), ACCOUNTS_OF_RECIPIENT, chain, to, since.0, asset, transfer.id.to_string())?;
     Ok(row.is_some_and(|(count,)| count > 0))
+}
+
+impl Purpose {
+    const ALL: [Purpose; 3] = [Purpose::Payment, Purpose::Cancellation, Purpose::Clearing];
+
+    /// The name that is stored and shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Purpose::Payment => "payment",
+            Purpose::Cancellation => "cancellation",
+            Purpose::Clearing => "clearing",
+        }
+    }
+}
+
+impl FromStr for Purpose {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Purpose::ALL.into_iter().find(|purpose| purpose.name() == text);
+        known.ok_or_else(|| format!("unknown purpose of an attempt {text:?}"))
+    }
 }
 
 impl Attempt {
@@ -309,6 +365,7 @@ impl TryFrom<Row> for Attempt {
             nonce: uint("nonce", row.nonce)?,
             nth: uint("number of an attempt", row.r#try)?,
             transfer_id: parsed("transfer id", &row.transfer_id)?,
+            purpose: parsed("purpose", &row.purpose)?,
             deadline_secs: uint("deadline", row.deadline_secs)?,
             gas_limit: uint("gas limit", row.gas_limit)?,
             max_fee: wei("max_fee", &row.max_fee)?,

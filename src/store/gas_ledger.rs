@@ -7,6 +7,7 @@ use landfall_chain::{BlockHash, BlockRef, Chain, TxId, U256};
 use sqlx::FromRow;
 
 use crate::gas::{Bearer, Cost, Credit, EntryKind, GRANT, GasCurrency, NetworkFee, Observation, Split, Usd};
+use crate::store::attempts::Purpose;
 use crate::store::deposits::{amount_bytes, amount_of};
 use crate::store::error::expect_one;
 use crate::store::movements::tx_id;
@@ -70,6 +71,7 @@ pub struct Landed {
     pub block: BlockRef,
     pub amount: U256,
     pub transfer_id: TransferId,
+    pub purpose: Purpose,
 }
 
 /// An entry that waits for a price.
@@ -115,7 +117,7 @@ statements! {
     SET_FEE = "UPDATE transfers SET fee_amount = $1, fee_symbol = $2, fee_decimals = $3, fee_usd = $4, fee_charged_to = $5 WHERE id = $6";
     // What its sponsors paid in canonical blocks, for transactions that are on record. CROSS JOIN, so that SQLite begins with
     // the few sponsors.
-    LANDED = "SELECT f.tx_id, f.block_number, f.block_hash, f.amount, a.transfer_id \
+    LANDED = "SELECT f.tx_id, f.block_number, f.block_hash, f.amount, a.transfer_id, a.purpose \
               FROM sponsors AS s CROSS JOIN fees AS f CROSS JOIN blocks AS b CROSS JOIN transfer_attempts AS a \
               WHERE s.chain = $1 AND f.chain = s.chain AND f.payer = s.address AND f.block_number > $2 AND f.block_number <= $3 \
               AND b.chain = f.chain AND b.hash = f.block_hash AND b.canonical AND a.chain = f.chain AND a.tx_id = f.tx_id \
@@ -282,15 +284,16 @@ pub async fn landed(
     let booked = fetch_optional!(connection, (i64,), BOOKED, chain.name())?.map_or(-1, |(number,)| number);
     // Behind an accepted reorg less is final than was.
     let (from, to) = (booked.min(int(through)), int(through));
-    type Row = (Vec<u8>, i64, Vec<u8>, Vec<u8>, String);
+    type Row = (Vec<u8>, i64, Vec<u8>, Vec<u8>, String, String);
     let rows = fetch_all!(connection, Row, LANDED, chain.name(), from, to, i64::from(limit))?;
-    let landed = |(tx, number, block, amount, transfer): Row| {
+    let landed = |(tx, number, block, amount, transfer, purpose): Row| {
         let hash = BlockHash(hash("block hash", &block)?);
         Ok(Landed {
             tx: tx_id(&tx)?,
             block: BlockRef { number: uint("block number", number)?, hash },
             amount: amount_of(&amount)?,
             transfer_id: parsed("transfer id", &transfer)?,
+            purpose: parsed("purpose", &purpose)?,
         })
     };
     rows.into_iter().map(landed).collect()

@@ -17,6 +17,8 @@ pub mod audit;
 pub mod authorizations;
 pub mod backfills;
 pub mod balances;
+pub mod cancellations;
+pub mod clearings;
 pub mod coverage;
 pub mod cursors;
 mod db;
@@ -81,6 +83,8 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         authorizations::STATEMENTS,
         backfills::STATEMENTS,
         balances::STATEMENTS,
+        cancellations::STATEMENTS,
+        clearings::STATEMENTS,
         coverage::STATEMENTS,
         cursors::STATEMENTS,
         db::STATEMENTS,

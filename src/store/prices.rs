@@ -27,11 +27,7 @@ struct Row {
 }
 
 /// Records a price. `good_until` is when another one is expected, if any is.
-pub async fn insert(
-    tx: &mut Tx,
-    observation: &Observation,
-    good_until: Option<Timestamp>,
-) -> Result<(), StoreError> {
+pub async fn insert(tx: &mut Tx, observation: &Observation, good_until: Option<Timestamp>) -> Result<(), StoreError> {
     let Observation { symbol, price, source, at } = observation;
     let until = good_until.map(|until| until.0);
     let inserted = execute!(tx, INSERT, symbol, at.0, price.to_string(), source.name(), until)?;

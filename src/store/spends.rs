@@ -79,8 +79,7 @@ pub async fn waiting(
 ) -> Result<Vec<Spend>, StoreError> {
     type Row = (Vec<u8>, i64, Vec<u8>, Vec<u8>, Option<i64>, bool);
     let spend = |(bytes, number, tx, spender, nonce, is_canonical): Row| {
-        let block =
-            BlockRef { number: uint("block number", number)?, hash: BlockHash(hash("block hash", &bytes)?) };
+        let block = BlockRef { number: uint("block number", number)?, hash: BlockHash(hash("block hash", &bytes)?) };
         let nonce = nonce.map(|nonce| uint("nonce", nonce)).transpose()?;
         Ok(Spend { block, tx: tx_id(&tx)?, spender: address("spender", &spender)?, nonce, is_canonical })
     };
@@ -89,11 +88,7 @@ pub async fn waiting(
 }
 
 /// What is on record of it now.
-pub async fn evidence(
-    connection: &mut impl Connection,
-    chain: Chain,
-    spend: &Spend,
-) -> Result<Evidence, StoreError> {
+pub async fn evidence(connection: &mut impl Connection, chain: Chain, spend: &Spend) -> Result<Evidence, StoreError> {
     let (name, hash, of) = (chain.name(), &spend.block.hash.0[..], spend.tx.as_bytes());
     let (spender, family) = (spend.spender.as_bytes(), family_name(spend.spender.family()));
     let carries = fetch_optional!(connection, (i32,), CARRIES, name, hash, of, family)?.is_some();

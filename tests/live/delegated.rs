@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use landfall::amount::to_decimal;
 use landfall_chain::{Address, U256};
 use serde_json::{Value, json};
 
@@ -96,7 +97,7 @@ async fn native_is_paid(engine: Engine) {
     assert_eq!(bench.code_of(&bench.alice).await, acting);
     assert_eq!(bench.sent().await, before + 1, "one attempt");
     bench.until_announced(&id, &["SUBMITTED", "INCLUDED", "CONFIRMED"]).await;
-    // The delegate stays, so the next one brings nothing beside. All that is left may go.
+    // The delegate is still there, so the next one brings nothing beside. All that is left may go.
     let rest = bench.send_of(2, "ETH", "0.75").await;
     bench.until_carried(before + 1).await;
     let confirmed = bench.until_status(&rest, "CONFIRMED").await;
@@ -105,6 +106,80 @@ async fn native_is_paid(engine: Engine) {
     // What left her address is explained.
     let (code, _) = bench.service.unwrap().stop();
     assert_eq!(code, Some(0));
+}
+
+/// What a wallet pays with exactly so much gas to who runs no code.
+const PLAIN_GAS: &str = "0x5208";
+
+impl Bench {
+    /// Pays alice from outside with exactly 21,000 gas, in a block of its own; whether it arrived.
+    async fn deposit_with_plain_gas(&self, wei: u64) -> bool {
+        let from = self.stage.node.accounts().await.unwrap()[2].to_string();
+        let to = self.alice.to_string();
+        let tx = json!([{ "from": from, "to": to, "value": format!("{wei:#x}"), "gas": PLAIN_GAS }]);
+        let hash = self.stage.node.rpc("eth_sendTransaction", tx).await.unwrap();
+        self.stage.node.mine(1).await.unwrap();
+        let receipt = self.stage.node.rpc("eth_getTransactionReceipt", json!([hash])).await.unwrap();
+        receipt["status"] == "0x1"
+    }
+
+    async fn nonce_of(&self, who: &Address) -> Value {
+        self.stage.node.rpc("eth_getTransactionCount", json!([who.to_string(), "latest"])).await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_payment_the_delegate_is_gone_again_and_a_deposit_with_21000_gas_arrives() {
+    let (bench, _) = plain().await;
+    let (before, had) = (bench.sent().await, bench.sponsors_have().await);
+    let id = bench.send_of(1, "ETH", "0.25").await;
+    bench.until_carried(before).await;
+    bench.until_status(&id, "CONFIRMED").await;
+    assert_ne!(bench.code_of(&bench.alice).await, "0x");
+    assert!(!bench.deposit_with_plain_gas(ETHER / 8).await, "her delegate's code takes gas");
+    bench.until_sent(before, 2).await;
+    bench.stage.node.mine(3).await.unwrap();
+    assert_eq!(
+        (bench.code_of(&bench.alice).await, bench.nonce_of(&bench.alice).await),
+        ("0x".to_owned(), json!("0x2"))
+    );
+    let explained = bench.explained(&id);
+    let purposes: Vec<&Value> = explained["attempts"].as_array().unwrap().iter().map(|it| &it["purpose"]).collect();
+    assert_eq!(purposes, ["payment", "clearing"]);
+    assert!(bench.deposit_with_plain_gas(ETHER / 8).await);
+    bench.stage.node.mine(2).await.unwrap();
+    bench.stage.until_status("0.125", "CONFIRMED").await;
+    // Its customer bears both transactions, to the wei.
+    let cost = to_decimal(had - bench.sponsors_have().await, 18);
+    bench.until(&id, "both are booked", |transfer| transfer["network_fee"]["amount"] == cost).await;
+    let gas = bench.stage.node.rpc("eth_getTransactionReceipt", json!([explained["attempts"][1]["transaction_hash"]]));
+    println!("taking one delegate away used {} gas", gas.await.unwrap()["gasUsed"]);
+    bench.until_available("ETH", "0.875").await;
+    let second = bench.send_of(2, "ETH", "0.25").await;
+    bench.until_carried(before + 2).await;
+    let confirmed = bench.until_status(&second, "CONFIRMED").await;
+    assert_eq!(bench.kind_of(&confirmed).await, "0x4", "it brought the authorization again");
+    assert_eq!((bench.wei_of(&address(BOB)).await, bench.nonce_of(&bench.alice).await), (ETHER / 2, json!("0x3")));
+    let (code, _) = bench.service.unwrap().stop();
+    assert_eq!(code, Some(0));
+}
+
+/// It takes nothing from who pays for his own gas. Where somebody else does, it hashes half a megabyte.
+const SLY: &str = "0x323314600e57620800005f2050005b00";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recipient_that_burns_a_sponsors_gas_is_found_out_before_anything_is_sent() {
+    let (bench, _) = plain().await;
+    let before = bench.sent().await;
+    bench.stage.node.set_code(&address(BOB), SLY).await.unwrap();
+    let id = bench.send_of(1, "ETH", "0.5").await;
+    bench.until_logged("gas of a sponsor, and may take 300000").await;
+    assert_eq!(bench.explained(&id)["intents"][0]["signed"], true, "it passed the trial");
+    bench.stage.node.rpc("evm_increaseTime", json!([400])).await.unwrap();
+    bench.stage.node.mine(3).await.unwrap();
+    let failed = bench.until_status(&id, "FAILED").await;
+    assert_eq!(failed["failure_details"]["code"], "SIMULATION_FAILED");
+    assert_eq!((bench.sent().await, bench.wei_of(&bench.alice).await), (before, ETHER));
 }
 
 #[tokio::test(flavor = "multi_thread")]

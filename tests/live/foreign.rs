@@ -50,7 +50,8 @@ async fn t13_a_sponsor_whose_key_somebody_else_uses_is_quarantined_by_its_nonce_
     let open = bench.until_foreign(1).await;
     assert!(open.contains(&sponsor.to_string()) && open.contains("with nonce 0"), "{open}");
     assert_eq!(bench.states(), ["quarantined", "active"]);
-    let before = bench.stage.node.rpc("eth_getTransactionCount", json!([sponsor.to_string(), "pending"])).await.unwrap();
+    let before =
+        bench.stage.node.rpc("eth_getTransactionCount", json!([sponsor.to_string(), "pending"])).await.unwrap();
     let second = bench.send(2, "1").await;
     let begun = Instant::now();
     for id in [&first, &second] {

@@ -399,6 +399,43 @@ async fn while_the_real_usdc_is_paused_nothing_is_signed_and_the_transfer_fails_
     assert_eq!((bench.bobs().await, bench.sent().await), (0, before));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payment_of_the_real_usdc_that_waits_for_a_block_is_cancelled_and_its_money_is_free() {
+    is_cancelled(Bench::with_real_usdc().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payment_of_openzeppelins_token_that_waits_for_a_block_is_cancelled_and_its_money_is_free() {
+    is_cancelled(Bench::new(Engine::Postgres).await).await;
+}
+
+async fn is_cancelled(bench: Bench) {
+    let before = bench.sent().await;
+    let id = bench.send(1, "2.5").await;
+    bench.until_sent(before, 1).await;
+    let said = bench.stage.ok(&["transfer", "cancel", &id, "--reason", "a test"]);
+    assert!(said.contains("its cancellation is sent to the token"), "{said}");
+    let attempts = || bench.explained(&id)["attempts"].clone();
+    let begun = Instant::now();
+    while attempts()[1]["response"] != "pooled" {
+        assert!(begun.elapsed() < PATIENCE, "{:#}\n{}", attempts(), bench.log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!([&attempts()[0]["purpose"], &attempts()[1]["purpose"]], ["payment", "cancellation"]);
+    assert_eq!(attempts()[0]["nonce"], attempts()[1]["nonce"], "it takes the payment's place");
+    bench.stage.node.mine(3).await.unwrap();
+    let dropped = bench.until_status(&id, "DROPPED").await;
+    let failure = &dropped["failure_details"];
+    assert_eq!(
+        (&failure["code"], &failure["transaction_hash"]),
+        (&json!("CANCELLED"), &attempts()[1]["transaction_hash"])
+    );
+    assert_eq!(bench.explained(&id)["marks"][0]["effect"], "cancelled");
+    bench.until_available("USDC", "10").await;
+    assert_eq!((bench.bobs().await, bench.sent().await), (0, before + 1));
+    until_announced(&bench, &id, &["SUBMITTED", "DROPPED"]).await;
+}
+
 /// Waits until the receiver was sent this of a transfer, in this order, and nothing else.
 async fn until_announced(bench: &Bench, id: &str, expected: &[&str]) {
     let begun = Instant::now();

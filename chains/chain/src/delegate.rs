@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Address;
 
+/// What EIP-7702 reads as no code at all.
+const NO_CODE: Address = Address::Evm([0; 20]);
+/// How many wallets share a transaction that takes delegates away.
+pub const CLEARINGS_MAX: usize = 20;
+
 /// A delegate of the closed list, and the contracts that it works with.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Delegate {
@@ -34,7 +39,7 @@ pub struct Authorization {
     pub chain_ref: String,
     /// Whose key signs.
     pub wallet: Address,
-    /// The code that acts for it.
+    /// The code that acts for it; the zero address takes away what does.
     pub implementation: Address,
     /// How many transactions and authorizations of the wallet the chain has taken.
     pub nonce: u64,
@@ -58,6 +63,18 @@ pub struct SignedAuthorization {
     pub authorization: Authorization,
     /// 65 bytes: r, s, v.
     pub signature: Vec<u8>,
+}
+
+impl Authorization {
+    /// What takes away the code that acts for a wallet with this nonce: from then on it has none.
+    pub const fn clearing(chain_ref: String, wallet: Address, nonce: u64) -> Self {
+        Authorization { chain_ref, wallet, implementation: NO_CODE, nonce }
+    }
+
+    /// Whether it takes code away.
+    pub fn is_clearing(&self) -> bool {
+        self.implementation == NO_CODE
+    }
 }
 
 impl Delegate {

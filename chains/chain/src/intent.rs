@@ -90,12 +90,16 @@ impl Intent {
 impl Route {
     /// The name of [`Route::Guard`].
     pub const GUARD: &'static str = "guard";
+    /// The name of [`Route::Erc3009`].
+    pub const ERC3009: &'static str = "erc3009";
+    /// The name of [`Route::Delegate`].
+    pub const DELEGATE: &'static str = "delegate";
 
     /// Its kind.
     pub const fn name(&self) -> &'static str {
         match self {
-            Route::Erc3009 { .. } => "erc3009",
-            Route::Delegate(_) => "delegate",
+            Route::Erc3009 { .. } => Route::ERC3009,
+            Route::Delegate(_) => Route::DELEGATE,
             Route::Guard { .. } => Route::GUARD,
         }
     }

@@ -51,7 +51,7 @@ pub use address::Address;
 pub use asset::{AssetId, AssetTransfer, number_equal_legs};
 pub use block::{Block, BlockHash, BlockRef, Debits, Fee, Header, Inside, Proof, Rejected, Tip};
 pub use causes::with_causes;
-pub use delegate::{Acting, Authorization, Delegate, SignedAuthorization};
+pub use delegate::{Acting, Authorization, CLEARINGS_MAX, Delegate, SignedAuthorization};
 pub use endpoint::{EndpointState, EndpointStatus, Endpoints, Refused};
 pub use facts::{AssetFacts, AssetSource, Terms, TransferFee, reported_alike};
 pub use finality::{Finality, FinalityRule, RuleError, RuleName, Tag, Tier};
@@ -68,8 +68,8 @@ pub use searching::{Pages, Searched, Searching};
 pub use sender::{Payer, SenderRule};
 pub use signers::Signers;
 pub use signing::{
-    Carrier, GuardTerms, Guarded, JOURNAL_ENTRIES_MAX, JournalPage, Journaled, KeyPath, Refusal, SIGN_REQUESTS_MAX,
-    Seed, SignRequest, Signed, Signer, SignerUnavailable, Signing,
+    Carried, Carrier, GuardTerms, Guarded, JOURNAL_ENTRIES_MAX, JournalPage, Journaled, KeyPath, Refusal,
+    SIGN_REQUESTS_MAX, Seed, SignRequest, Signed, Signer, SignerUnavailable, Signing,
 };
 pub use source::{
     AccountState, AddressSource, BlockSource, Candidates, Fate, Found, Lane, Legs, Named, Read, ReadProof, Search,

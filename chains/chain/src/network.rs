@@ -185,6 +185,8 @@ pub struct Sending {
     /// For how many new accounts of tokens sponsors pay within a day, for each account of ours. On Solana; the recipient may
     /// take what such an account is made with.
     pub new_accounts_per_day: u32,
+    /// The code that acted for a wallet is taken away again when nothing needs it any more. On EVM.
+    pub clears_delegates: bool,
 }
 
 /// The facts of one network.
@@ -228,6 +230,7 @@ impl Sending {
             in_flight: Sending::IN_FLIGHT_MAX,
             max_fee: None,
             new_accounts_per_day: Sending::NEW_ACCOUNTS_PER_DAY,
+            clears_delegates: true,
         }
     }
 }

@@ -5,10 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::{
-    Acting, Address, BlockRef, Carrier, GuardTerms, Guarded, Intent, Mark, SignedAuthorization, SignedIntent,
-    SourceError, TxId, U256,
-};
+use crate::{Acting, Address, BlockRef, Carried, Carrier, GuardTerms, Guarded, Intent, Mark, SourceError, TxId, U256};
 
 /// What a unit of gas costs now, in base units of the native currency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +40,7 @@ pub enum Unpayable {
     Refused,
 }
 
-/// What carrying an intent takes, tried with its own signature.
+/// What carrying something takes, tried with its own signatures.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Quote {
     /// The limit to set.
@@ -118,14 +115,14 @@ pub trait PayingChain: Send + Sync + 'static {
     /// Whether the delegate of this intent's route acts for its payer now.
     fn acting(&self, intent: &Intent) -> impl Future<Output = Result<Acting, SourceError>> + Send;
 
-    /// What it takes to carry `intent`, with the authorization beside it, as `sponsor`. Tried with the signatures, so only
-    /// behind them.
-    fn quote(
-        &self,
-        sponsor: &Address,
-        intent: &SignedIntent,
-        authorization: Option<&SignedAuthorization>,
-    ) -> impl Future<Output = Result<Quote, SourceError>> + Send;
+    /// The next nonce of `wallet` while listed code acts for it; `None` where none does.
+    fn delegated(&self, wallet: &Address) -> impl Future<Output = Result<Option<u64>, SourceError>> + Send;
+
+    /// Whether listed code acts for `wallet` after the final block `at`: as many endpoints as must agree report it.
+    fn is_delegated(&self, wallet: &Address, at: &BlockRef) -> impl Future<Output = Result<bool, SourceError>> + Send;
+
+    /// What it takes to carry this as `sponsor`. Tried with the signatures, so only behind them.
+    fn quote(&self, sponsor: &Address, carried: &Carried) -> impl Future<Output = Result<Quote, SourceError>> + Send;
 
     /// What a transaction of `sponsor` that makes the guard of `intent` is made of, on the blockhash of `recent`, a block that
     /// we connected. Tried with everything but signatures. A chain that makes no guards has none.
@@ -180,13 +177,16 @@ impl<C: PayingChain> PayingChain for Arc<C> {
         C::acting(self, intent).await
     }
 
-    async fn quote(
-        &self,
-        sponsor: &Address,
-        intent: &SignedIntent,
-        authorization: Option<&SignedAuthorization>,
-    ) -> Result<Quote, SourceError> {
-        C::quote(self, sponsor, intent, authorization).await
+    async fn delegated(&self, wallet: &Address) -> Result<Option<u64>, SourceError> {
+        C::delegated(self, wallet).await
+    }
+
+    async fn is_delegated(&self, wallet: &Address, at: &BlockRef) -> Result<bool, SourceError> {
+        C::is_delegated(self, wallet, at).await
+    }
+
+    async fn quote(&self, sponsor: &Address, carried: &Carried) -> Result<Quote, SourceError> {
+        C::quote(self, sponsor, carried).await
     }
 
     async fn guard_quote(
@@ -224,6 +224,24 @@ impl<C: PayingChain> PayingChain for Arc<C> {
 
     async fn maker(&self, intent: &Intent, at: &BlockRef) -> Result<Option<Maker>, SourceError> {
         C::maker(self, intent, at).await
+    }
+}
+
+impl Carried {
+    /// CAIP-2 of its chain; `None` of no clearings at all.
+    pub fn chain_ref(&self) -> Option<&str> {
+        match self {
+            Carried::Payment { signed, .. } | Carried::Cancellation(signed) => Some(&signed.intent.chain_ref),
+            Carried::Clearings(clearings) => clearings.first().map(|it| it.authorization.chain_ref.as_str()),
+        }
+    }
+
+    /// The intent that it pays or ends.
+    pub const fn intent(&self) -> Option<&Intent> {
+        match self {
+            Carried::Payment { signed, .. } | Carried::Cancellation(signed) => Some(&signed.intent),
+            Carried::Clearings(_) => None,
+        }
     }
 }
 

@@ -55,12 +55,26 @@ pub enum SignRequest {
         /// the journal has as many.
         heals: usize,
     },
+    /// By the payer's own key, so that an intent that was signed is never paid.
+    Cancel {
+        /// Where the payer's key stands.
+        path: KeyPath,
+        /// What was signed last of it.
+        intent: Intent,
+    },
     /// By a wallet's own key, so that a delegate acts for it.
     Authorization {
         /// Where the wallet's key stands.
         path: KeyPath,
         /// What it allows.
         authorization: Authorization,
+    },
+    /// By a wallet's own key, so that no code acts for it any more.
+    Clear {
+        /// Where the wallet's key stands.
+        path: KeyPath,
+        /// [`Authorization::clearing`].
+        clearing: Authorization,
     },
     /// By a sponsor's key.
     Carrier {
@@ -80,15 +94,13 @@ pub enum SignRequest {
     },
 }
 
-/// A transaction of a sponsor that carries an intent.
+/// A transaction of a sponsor that carries what others have signed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Carrier {
     /// Who pays for it.
     pub sponsor: Address,
     /// What it carries.
-    pub carried: SignedIntent,
-    /// What it brings beside, where the payer's account has no such delegate yet.
-    pub authorization: Option<Box<SignedAuthorization>>,
+    pub carried: Carried,
     /// The sponsor's nonce.
     pub nonce: u64,
     /// The most gas that it may use.
@@ -97,6 +109,22 @@ pub struct Carrier {
     pub max_fee: u128,
     /// What of that goes to who makes the block.
     pub tip: u128,
+}
+
+/// What a transaction of a sponsor carries.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Carried {
+    /// A payment.
+    Payment {
+        /// What is paid.
+        signed: SignedIntent,
+        /// What it brings beside, where the payer's account has no such delegate yet.
+        authorization: Option<Box<SignedAuthorization>>,
+    },
+    /// The end of an intent that was not paid. Its signature is that of its cancellation.
+    Cancellation(SignedIntent),
+    /// What takes the delegates of so many wallets away: at least one, and at most [`CLEARINGS_MAX`](crate::CLEARINGS_MAX).
+    Clearings(Vec<SignedAuthorization>),
 }
 
 /// A transaction of Solana that makes an intent's guard and pays. It can land while its blockhash is young enough.
@@ -128,8 +156,8 @@ pub struct GuardTerms {
 /// What the signer made of a request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Signed {
-    /// Of an intent or an authorization its signature, which is nothing for an intent on Solana; of a transaction all of
-    /// it, as it is sent.
+    /// Of what a wallet signs its signature, which is nothing for an intent on Solana; of a transaction all of it, as it
+    /// is sent.
     pub bytes: Vec<u8>,
     /// Of a transaction its id.
     pub tx: Option<TxId>,
@@ -158,12 +186,17 @@ pub enum Journaled {
         /// Seconds since 1970.
         deadline: u64,
     },
-    /// By a wallet's key, for a delegate.
-    Authorization(Authorization),
-    /// By a sponsor's key: a transaction that carries an intent, or makes its guard.
-    Carrier {
+    /// By a payer's key: that a transfer is not paid.
+    Cancellation {
         /// The transfer's id.
         transfer_id: [u8; 16],
+    },
+    /// By a wallet's key, for a delegate, or against it.
+    Authorization(Authorization),
+    /// By a sponsor's key: a transaction that carries what others have signed, or makes a guard.
+    Carrier {
+        /// The transfer's id; `None` of what takes delegates away.
+        transfer_id: Option<[u8; 16]>,
         /// Who pays for it.
         sponsor: Address,
         /// The sponsor's nonce; `None` where transactions have none.

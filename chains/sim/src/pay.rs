@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use landfall_chain::{
-    Acting, Address, AssetId, Authorization, BlockHash, BlockRef, BroadcastResponse, Carrier, Effect, FeeMarket,
-    GuardQuote, GuardTerms, Guarded, Intent, IntentKey, JOURNAL_ENTRIES_MAX, JournalPage, Journaled, KeyPath, Lane,
-    Maker, Mark, PayingChain, Quote, Readiness, Refusal, Route, SignRequest, Signed, SignedAuthorization, SignedIntent,
-    Signer, SignerUnavailable, Signing, SourceError, TxId, TxLife, TxRef, U256, Unpayable, hash_of,
+    Acting, Address, AssetId, Authorization, BlockHash, BlockRef, BroadcastResponse, Carried, Carrier, Effect,
+    FeeMarket, GuardQuote, GuardTerms, Guarded, Intent, IntentKey, JOURNAL_ENTRIES_MAX, JournalPage, Journaled,
+    KeyPath, Lane, Maker, Mark, PayingChain, Quote, Readiness, Refusal, Route, SignRequest, Signed,
+    SignedAuthorization, SignedIntent, Signer, SignerUnavailable, Signing, SourceError, TxId, TxLife, TxRef, U256,
+    Unpayable, hash_of,
 };
 
 use crate::ledger::State;
@@ -95,7 +96,7 @@ impl Paying {
     }
 
     fn intent(&self, id: &TxId) -> Option<&Intent> {
-        let carried = self.signed.get(id).map(|carrier| &carrier.carried.intent);
+        let carried = self.signed.get(id).and_then(|carrier| carrier.carried.intent());
         carried.or_else(|| self.guarded.get(id).map(|guarded| &guarded.intent))
     }
 }
@@ -236,6 +237,23 @@ impl SimChain {
         payments
     }
 
+    /// Whether a delegate acts for `wallet` after the newest block.
+    pub fn acts_for(&self, wallet: &Address) -> bool {
+        self.lock().acting(wallet, u64::MAX).0
+    }
+
+    /// The transactions that take delegates away and stand in canonical blocks: of each how many wallets it names.
+    pub fn clearings(&self) -> Vec<usize> {
+        let state = self.lock();
+        let txs = state.blocks.iter().flat_map(|block| &block.txs);
+        let carried = txs.filter_map(|tx| Some(&state.paying.signed.get(&tx.tx.id)?.carried));
+        let clearings = |carried: &Carried| match carried {
+            Carried::Clearings(clearings) => Some(clearings.len()),
+            Carried::Payment { .. } | Carried::Cancellation(_) => None,
+        };
+        carried.filter_map(clearings).collect()
+    }
+
     /// How many transactions of an address canonical blocks have.
     pub fn sent(&self, address: &Address) -> u64 {
         let state = self.lock();
@@ -269,18 +287,34 @@ impl State {
         marks.any(|mark| (mark.payer, mark.key, mark.asset) == (*payer, *key, *asset))
     }
 
-    /// Whether a delegate acts for `wallet`, and which nonce its next authorization must name.
-    fn acting(&self, wallet: &Address) -> (bool, u64) {
-        let (mut acts, mut nonce) = (false, self.nonce(wallet, u64::MAX));
-        let carriers =
-            self.blocks.iter().flat_map(|block| &block.txs).filter_map(|tx| self.paying.signed.get(&tx.tx.id));
-        for SignedAuthorization { authorization, .. } in carriers.filter_map(|carrier| carrier.authorization.as_deref())
-        {
+    /// Whether a delegate acts for `wallet` after block `number`, and which nonce its next authorization must name. What a
+    /// transaction brings counts also where it fails.
+    fn acting(&self, wallet: &Address, number: u64) -> (bool, u64) {
+        let (mut acts, mut nonce) = (false, self.nonce(wallet, number));
+        let blocks = self.blocks.iter().take_while(|block| block.header.block.number <= number);
+        let carriers = blocks.flat_map(|block| &block.txs).filter_map(|tx| self.paying.signed.get(&tx.tx.id));
+        for SignedAuthorization { authorization, .. } in carriers.flat_map(|carrier| beside(&carrier.carried)) {
             if authorization.wallet == *wallet && authorization.nonce == nonce {
-                (acts, nonce) = (true, nonce + 1);
+                (acts, nonce) = (!authorization.is_clearing(), nonce + 1);
             }
         }
         (acts, nonce)
+    }
+
+    /// Why what is carried would fail in a block of this time.
+    fn obstacle_of(&self, carried: &Carried, time_secs: u64) -> Option<&'static str> {
+        match carried {
+            Carried::Payment { signed, authorization } => self.obstacle(signed, authorization.as_deref(), time_secs),
+            Carried::Cancellation(SignedIntent { intent, signature }) => {
+                if *signature != cancellation_signature(intent) {
+                    return Some("the signature is not the payer's");
+                }
+                let is_used = self.is_key_used(&intent.payer, &intent.key(), &intent.asset, u64::MAX);
+                is_used.then_some("the authorization is used")
+            }
+            // What does not count is left out.
+            Carried::Clearings(_) => None,
+        }
     }
 
     /// Why the intent would fail in a block of this time.
@@ -294,7 +328,7 @@ impl State {
         if signed.signature != signature(&signed.intent) {
             return Some("the signature is not the payer's");
         }
-        let (acts, nonce) = self.acting(payer);
+        let (acts, nonce) = self.acting(payer, u64::MAX);
         let is_good = |it: &SignedAuthorization| {
             let Authorization { wallet, nonce: of, .. } = it.authorization;
             (wallet, of) == (*payer, nonce) && it.signature == authorization_signature(&it.authorization)
@@ -383,16 +417,25 @@ impl State {
     fn execute(&mut self, id: TxId) {
         self.paying.pool.remove(&id);
         let Some(carrier) = self.paying.signed.get(&id).cloned() else { return };
-        let Carrier { sponsor, carried, authorization, nonce, .. } = carrier;
+        let Carrier { sponsor, carried, nonce, .. } = carrier;
         let time_secs = self.latest().header.time_secs;
         let tx = TxRef { id, life: TxLife::Nonce { signer: sponsor, nonce } };
         let mut executed = SimTx { tx, ..SimTx::new(sponsor, nonce, Vec::new()) };
         executed.fee = self.paying.carrier_fee.unwrap_or(executed.fee);
-        if self.obstacle(&carried, authorization.as_deref(), time_secs).is_none() {
-            let Intent { asset, payer, destination, amount, .. } = carried.intent;
-            executed.legs = vec![SimLeg { asset, sender: payer, recipient: destination, amount, lane: Lane::Block }];
-            let effect = Effect::Paid { destination, amount };
-            executed.marks = vec![Mark { tx, payer, key: carried.intent.key(), asset, effect }];
+        match &carried {
+            _ if self.obstacle_of(&carried, time_secs).is_some() => {}
+            Carried::Payment { signed: SignedIntent { intent, .. }, .. } => {
+                let Intent { asset, payer, destination, amount, .. } = *intent;
+                let leg = SimLeg { asset, sender: payer, recipient: destination, amount, lane: Lane::Block };
+                executed.legs = vec![leg];
+                let effect = Effect::Paid { destination, amount };
+                executed.marks = vec![Mark { tx, payer, key: intent.key(), asset, effect }];
+            }
+            Carried::Cancellation(SignedIntent { intent, .. }) => {
+                let Intent { asset, payer, .. } = *intent;
+                executed.marks = vec![Mark { tx, payer, key: intent.key(), asset, effect: Effect::Cancelled }];
+            }
+            Carried::Clearings(_) => {}
         }
         self.blocks.last_mut().expect("block 0 is never dropped").txs.push(executed);
     }
@@ -448,7 +491,7 @@ impl PayingChain for SimChain {
     async fn acting(&self, intent: &Intent) -> Result<Acting, SourceError> {
         self.call_to_pay().await?;
         let Route::Delegate(delegate) = &intent.route else { return Ok(Acting::Already) };
-        let (acts, nonce) = self.lock().acting(&intent.payer);
+        let (acts, nonce) = self.lock().acting(&intent.payer, u64::MAX);
         if acts {
             return Ok(Acting::Already);
         }
@@ -456,16 +499,25 @@ impl PayingChain for SimChain {
         Ok(Acting::With(Authorization { chain_ref, wallet, implementation: delegate.implementation(), nonce }))
     }
 
-    async fn quote(
-        &self,
-        _: &Address,
-        intent: &SignedIntent,
-        authorization: Option<&SignedAuthorization>,
-    ) -> Result<Quote, SourceError> {
+    async fn delegated(&self, wallet: &Address) -> Result<Option<u64>, SourceError> {
+        self.call_to_pay().await?;
+        let (acts, nonce) = self.lock().acting(wallet, u64::MAX);
+        Ok(acts.then_some(nonce))
+    }
+
+    async fn is_delegated(&self, wallet: &Address, at: &BlockRef) -> Result<bool, SourceError> {
         self.call_to_pay().await?;
         let state = self.lock();
-        let obstacle = state.obstacle(intent, authorization, state.latest().header.time_secs);
-        let refused = state.paying.refuses_payments.then_some("the payment is refused");
+        state.must_have(at)?;
+        Ok(state.acting(wallet, at.number).0)
+    }
+
+    async fn quote(&self, _: &Address, carried: &Carried) -> Result<Quote, SourceError> {
+        self.call_to_pay().await?;
+        let state = self.lock();
+        let obstacle = state.obstacle_of(carried, state.latest().header.time_secs);
+        let refuses = state.paying.refuses_payments && matches!(carried, Carried::Payment { .. });
+        let refused = refuses.then_some("the payment is refused");
         Ok(obstacle.or(refused).map_or(Quote::Gas(GAS), |why| Quote::Refused(why.to_owned())))
     }
 
@@ -592,6 +644,7 @@ struct Journal {
     late: Duration,
     /// The first content of each transfer, without its deadline, and the deadlines that were signed.
     intents: BTreeMap<[u8; 16], (Intent, BTreeSet<u64>)>,
+    cancelled: BTreeSet<[u8; 16]>,
 }
 
 impl Journal {
@@ -673,16 +726,35 @@ impl SimSigner {
                 if !deadlines.contains(&intent.deadline) && deadlines.len() != *heals {
                     return Err(Refusal("this transfer has other deadlines in the journal".to_owned()));
                 }
-                deadlines.insert(intent.deadline);
+                let is_new = deadlines.insert(intent.deadline);
+                if is_new && journal.cancelled.contains(&intent.transfer_id) {
+                    return Err(Refusal("this transfer was cancelled".to_owned()));
+                }
                 let is_guarded = matches!(intent.route, Route::Guard { .. });
                 let signed = Journaled::Intent { transfer_id: intent.transfer_id, deadline: intent.deadline };
                 let entry = (intent_hash(intent), intent.chain_ref.clone(), signed);
                 (if is_guarded { Vec::new() } else { signature(intent) }, None, entry)
             }
-            SignRequest::Authorization { path, authorization } => {
+            SignRequest::Cancel { path, intent } => {
+                let is_theirs = SimSigner::address(path) == intent.payer;
+                is_theirs.then_some(()).ok_or_else(|| Refusal("the payer has another key".to_owned()))?;
+                journal.cancelled.insert(intent.transfer_id);
+                let (bytes, chain_ref) = (cancellation_signature(intent), intent.chain_ref.clone());
+                let signed = Journaled::Cancellation { transfer_id: intent.transfer_id };
+                (bytes.clone(), None, (hash_of([bytes.as_slice()]), chain_ref, signed))
+            }
+            SignRequest::Authorization { path, authorization }
+            | SignRequest::Clear { path, clearing: authorization } => {
                 let is_theirs = SimSigner::address(path) == authorization.wallet;
                 is_theirs.then_some(()).ok_or_else(|| Refusal("the wallet has another key".to_owned()))?;
                 let (bytes, chain_ref) = (authorization_signature(authorization), authorization.chain_ref.clone());
+                let is_other = |known: &Authorization| {
+                    (known.wallet, known.nonce) == (authorization.wallet, authorization.nonce) && known != authorization
+                };
+                let mut known = journal.entries.iter().map(|(.., journaled)| journaled);
+                if known.any(|journaled| matches!(journaled, Journaled::Authorization(known) if is_other(known))) {
+                    return Err(Refusal("this nonce of the wallet has another content in the journal".to_owned()));
+                }
                 let entry = (hash_of([bytes.as_slice()]), chain_ref, Journaled::Authorization(authorization.clone()));
                 (bytes, None, entry)
             }
@@ -690,15 +762,28 @@ impl SimSigner {
                 let Carrier { sponsor, carried, .. } = carrier;
                 let is_theirs = SimSigner::address(path) == *sponsor;
                 is_theirs.then_some(()).ok_or_else(|| Refusal("the sponsor has another key".to_owned()))?;
-                if carried.signature != signature(&carried.intent) {
+                let is_signed = match carried {
+                    Carried::Payment { signed, .. } => signed.signature == signature(&signed.intent),
+                    Carried::Cancellation(signed) => signed.signature == cancellation_signature(&signed.intent),
+                    Carried::Clearings(all) => all.iter().all(|it| it.authorization.is_clearing()),
+                };
+                let are_signed =
+                    beside(carried).iter().all(|it| it.signature == authorization_signature(&it.authorization));
+                if !is_signed || !are_signed {
                     return Err(Refusal("what it carries is not signed by its payer".to_owned()));
                 }
-                let id = TxId::Evm(id_of(carrier));
+                let (id, transfer_id) = (id_of(carrier), carried.intent().map(|intent| intent.transfer_id));
+                let is_cancelled = transfer_id.is_some_and(|id| journal.cancelled.contains(&id));
+                let is_new = !journal.entries.iter().any(|(hash, ..)| *hash == id);
+                if is_new && is_cancelled && matches!(carried, Carried::Payment { .. }) {
+                    return Err(Refusal("this transfer was cancelled".to_owned()));
+                }
+                let chain_ref = carried.chain_ref().unwrap_or_default().to_owned();
+                let (bytes, id) = (id, TxId::Evm(id));
+                let signed = Journaled::Carrier { transfer_id, sponsor: *sponsor, nonce: Some(carrier.nonce), tx: id };
+                let entry = (bytes, chain_ref, signed);
                 self.chain.lock().paying.signed.insert(id, carrier.clone());
-                let Intent { transfer_id, chain_ref, .. } = &carried.intent;
-                let (transfer_id, nonce) = (*transfer_id, Some(carrier.nonce));
-                let signed = Journaled::Carrier { transfer_id, sponsor: *sponsor, nonce, tx: id };
-                (id.as_bytes().to_vec(), Some(id), (id_of(carrier), chain_ref.clone(), signed))
+                (id.as_bytes().to_vec(), Some(id), entry)
             }
             SignRequest::Guarded { path, payer, guarded } => {
                 let Guarded { sponsor, intent, .. } = guarded;
@@ -714,8 +799,8 @@ impl SimSigner {
                 }
                 let id = TxId::Evm(id_of_guarded(guarded));
                 self.chain.lock().paying.guarded.insert(id, guarded.clone());
-                let (transfer_id, nonce) = (intent.transfer_id, None);
-                let signed = Journaled::Carrier { transfer_id, sponsor: *sponsor, nonce, tx: id };
+                let transfer_id = Some(intent.transfer_id);
+                let signed = Journaled::Carrier { transfer_id, sponsor: *sponsor, nonce: None, tx: id };
                 (id.as_bytes().to_vec(), Some(id), (id_of_guarded(guarded), intent.chain_ref.clone(), signed))
             }
         };
@@ -774,6 +859,21 @@ fn signature(intent: &Intent) -> Vec<u8> {
     [hash.as_slice(), &hash, &[27]].concat()
 }
 
+fn cancellation_signature(intent: &Intent) -> Vec<u8> {
+    let hash =
+        hash_of([b"cancellation".as_slice(), intent.payer.as_bytes(), &intent.key().0, &intent.asset.to_bytes()]);
+    [hash.as_slice(), &hash, &[27]].concat()
+}
+
+/// What wallets allow or take away beside.
+fn beside(carried: &Carried) -> Vec<&SignedAuthorization> {
+    match carried {
+        Carried::Payment { authorization, .. } => authorization.as_deref().into_iter().collect(),
+        Carried::Cancellation(_) => Vec::new(),
+        Carried::Clearings(clearings) => clearings.iter().collect(),
+    }
+}
+
 fn authorization_signature(authorization: &Authorization) -> Vec<u8> {
     let Authorization { chain_ref, wallet, implementation, nonce } = authorization;
     let nonce = nonce.to_be_bytes();
@@ -799,12 +899,17 @@ fn intent_hash(intent: &Intent) -> [u8; 32] {
 }
 
 fn id_of(carrier: &Carrier) -> [u8; 32] {
-    let Carrier { sponsor, carried, authorization, nonce, gas_limit, max_fee, tip } = carrier;
+    let Carrier { sponsor, carried, nonce, gas_limit, max_fee, tip } = carrier;
     let (nonce, gas_limit) = (nonce.to_be_bytes(), gas_limit.to_be_bytes());
     let (max_fee, tip) = (max_fee.to_be_bytes(), tip.to_be_bytes());
-    let (intent, signature) = (intent_hash(&carried.intent), &carried.signature);
-    let beside = authorization.as_ref().map(|it| it.signature.as_slice()).unwrap_or_default();
-    let fields: [&[u8]; 8] = [sponsor.as_bytes(), &intent, signature, beside, &nonce, &gas_limit, &max_fee, &tip];
+    let (intent, signature) = match carried {
+        Carried::Payment { signed, .. } | Carried::Cancellation(signed) => {
+            (intent_hash(&signed.intent), signed.signature.as_slice())
+        }
+        Carried::Clearings(_) => ([0; 32], [].as_slice()),
+    };
+    let beside: Vec<u8> = beside(carried).into_iter().flat_map(|it| it.signature.clone()).collect();
+    let fields: [&[u8]; 8] = [sponsor.as_bytes(), &intent, signature, &beside, &nonce, &gas_limit, &max_fee, &tip];
     hash_of(fields)
 }
 

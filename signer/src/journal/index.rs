@@ -41,6 +41,8 @@ pub(super) struct Contradiction;
 pub(super) struct Index {
     intents: HashMap<[u8; 16], Signed>,
     carriers: HashMap<[u8; 32], u64>,
+    /// By transfer.
+    cancellations: HashMap<[u8; 16], u64>,
     /// By chain, wallet and nonce: [`Line::what`], and the entry.
     authorizations: HashMap<[u8; 32], ([u8; 32], u64)>,
     /// The entries of all of them.
@@ -61,6 +63,7 @@ impl Index {
         match line.kind {
             Kind::Signer => Seen::Never,
             Kind::Intent => self.seen_intent(line),
+            Kind::Cancellation => self.seen_cancellation(line),
             Kind::Authorization => self.seen_authorization(line),
             Kind::Carrier => self.carriers.get(&line.what()).map_or(Seen::Never, |seq| Seen::Same { seq: *seq }),
         }
@@ -75,6 +78,17 @@ impl Index {
             Some((_, seq)) => Seen::Same { seq: *seq },
             None => Seen::OtherDeadline { deadlines: signed.deadlines.len() },
         }
+    }
+
+    /// A transfer is cancelled once, whatever its deadlines.
+    fn seen_cancellation(&self, line: &Line) -> Seen {
+        let cancelled = transfer(line).and_then(|id| self.cancelled(&id));
+        cancelled.map_or(Seen::Never, |seq| Seen::Same { seq })
+    }
+
+    /// The entry that cancelled a transfer.
+    pub(super) fn cancelled(&self, transfer_id: &[u8; 16]) -> Option<u64> {
+        self.cancellations.get(transfer_id).copied()
     }
 
     fn seen_authorization(&self, line: &Line) -> Seen {
@@ -103,6 +117,10 @@ impl Index {
                 let signed = self.intents.entry(id).or_insert(Signed { what: line.what(), deadlines: Vec::new() });
                 signed.deadlines.push((deadline, line.seq));
             }
+            Kind::Cancellation => {
+                let id = transfer(line).filter(|id| self.intents.contains_key(id)).ok_or(Contradiction)?;
+                self.cancellations.insert(id, line.seq);
+            }
             Kind::Authorization => {
                 let place = place(line).ok_or(Contradiction)?;
                 self.authorizations.insert(place, (line.what(), line.seq));
@@ -110,11 +128,18 @@ impl Index {
             }
             Kind::Carrier => {
                 let carried: Carried = serde_json::from_str(line.content.get()).map_err(|_| Contradiction)?;
-                let signed = transfer(line).and_then(|id| self.intents.get(&id)).ok_or(Contradiction)?;
-                if !signed.deadlines.iter().any(|(_, seq)| *seq == carried.intent) {
-                    return Err(Contradiction);
-                }
-                if !carried.authorization.is_none_or(|entry| self.authorized.contains(&entry)) {
+                let known = match (transfer(line), carried.intent, carried.cancellation, &carried.clearings) {
+                    (Some(id), Some(intent), None, None) => {
+                        let signed = self.intents.get(&id);
+                        signed.is_some_and(|signed| signed.deadlines.iter().any(|(_, seq)| *seq == intent))
+                    }
+                    (Some(id), None, Some(cancellation), None) => self.cancelled(&id) == Some(cancellation),
+                    (None, None, None, Some(clearings)) => {
+                        clearings.iter().all(|entry| self.authorized.contains(entry))
+                    }
+                    (_, _, _, _) => false,
+                };
+                if !known || !carried.authorization.is_none_or(|entry| self.authorized.contains(&entry)) {
                     return Err(Contradiction);
                 }
                 self.carriers.insert(line.what(), line.seq);
@@ -129,6 +154,11 @@ impl Index {
         if let Some(place) = place(line) {
             self.authorizations.remove(&place);
             self.authorized.remove(&line.seq);
+        }
+        if line.kind == Kind::Cancellation
+            && let Some(id) = transfer(line)
+        {
+            self.cancellations.remove(&id);
         }
         let Some(id) = transfer(line).filter(|_| line.kind == Kind::Intent) else { return };
         if let Some(signed) = self.intents.get_mut(&id) {

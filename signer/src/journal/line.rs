@@ -3,8 +3,8 @@
 //! Promise: an entry has one form, so that its hash covers each byte of it, and the entry before.
 
 use landfall_chain::{
-    Address, Authorization, Carrier, Family, GuardTerms, Guarded, Intent, Journaled, KeyPath, Route, TxId,
-    hash_of,
+    Address, Authorization, Carried as Load, Carrier, Family, GuardTerms, Guarded, Intent, Journaled, KeyPath, Route,
+    TxId, hash_of,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -21,7 +21,9 @@ pub(super) enum Kind {
     /// The first entry: whose journal it is.
     Signer,
     Intent,
-    /// A wallet lets a delegate act for it.
+    /// A payer cancels what it signed.
+    Cancellation,
+    /// A wallet lets a delegate act for it, or takes it away.
     Authorization,
     Carrier,
 }
@@ -83,15 +85,23 @@ struct IntentContent<'i> {
 #[derive(Serialize)]
 struct CarrierContent {
     sponsor: String,
-    /// The entry of what it carries.
-    intent: u64,
+    /// The entry of what it carries: one of these three.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intent: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancellation: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clearings: Option<Vec<u64>>,
     /// Of the payer.
-    signature: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signature: Option<String>,
     /// The entry of what it brings beside, and its signature.
     #[serde(skip_serializing_if = "Option::is_none")]
     authorization: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     authorization_signature: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clearing_signatures: Option<Vec<String>>,
     nonce: u64,
     gas_limit: u64,
     max_fee: String,
@@ -121,9 +131,18 @@ pub(super) struct Carried {
     sponsor: String,
     /// None of what makes a guard.
     nonce: Option<u64>,
-    pub(super) intent: u64,
+    pub(super) intent: Option<u64>,
+    pub(super) cancellation: Option<u64>,
+    pub(super) clearings: Option<Vec<u64>>,
     pub(super) authorization: Option<u64>,
     tx: String,
+}
+
+/// `content` of a cancellation.
+#[derive(Serialize)]
+struct CancellationContent {
+    asset: String,
+    payer: String,
 }
 
 /// `content` of an authorization.
@@ -166,6 +185,11 @@ impl Line {
         Line { deadline, ..Line::draft(Kind::Intent, content, at).about(path, intent) }
     }
 
+    pub(super) fn of_cancellation(path: &KeyPath, intent: &Intent, at: u64) -> Self {
+        let content = CancellationContent { asset: intent.asset.to_string(), payer: intent.payer.to_string() };
+        Line::draft(Kind::Cancellation, raw(&content), at).about(path, intent)
+    }
+
     pub(super) fn of_authorization(path: &KeyPath, authorization: &Authorization, at: u64) -> Self {
         let Authorization { chain_ref, wallet, implementation, nonce } = authorization;
         let content =
@@ -175,20 +199,47 @@ impl Line {
     }
 
     /// `entries` are those of what it carries, and `tx` is its id.
-    pub(super) fn of_carrier(path: &KeyPath, carrier: &Carrier, (entries, tx): (Entries, &TxId), at: u64) -> Self {
+    pub(super) fn of_carrier(path: &KeyPath, carrier: &Carrier, (entries, tx): (&Entries, &TxId), at: u64) -> Self {
+        let (mut intent, mut cancellation, mut clearings, mut authorization) = (None, None, None, None);
+        match entries {
+            Entries::Payment { intent: seq, authorization: beside } => (intent, authorization) = (Some(*seq), *beside),
+            Entries::Cancellation(seq) => cancellation = Some(*seq),
+            Entries::Clearings(entries) => clearings = Some(entries.clone()),
+        }
+        let (mut signature, mut authorization_signature, mut clearing_signatures) = (None, None, None);
+        match &carrier.carried {
+            Load::Payment { signed, authorization } => {
+                signature = Some(hex::encode(&signed.signature));
+                authorization_signature = authorization.as_ref().map(|it| hex::encode(&it.signature));
+            }
+            Load::Cancellation(signed) => signature = Some(hex::encode(&signed.signature)),
+            Load::Clearings(all) => {
+                clearing_signatures = Some(all.iter().map(|it| hex::encode(&it.signature)).collect());
+            }
+        }
         let content = raw(&CarrierContent {
             sponsor: carrier.sponsor.to_string(),
-            intent: entries.intent,
-            signature: hex::encode(&carrier.carried.signature),
-            authorization: entries.authorization,
-            authorization_signature: carrier.authorization.as_ref().map(|it| hex::encode(&it.signature)),
+            intent,
+            cancellation,
+            clearings,
+            signature,
+            authorization,
+            authorization_signature,
+            clearing_signatures,
             nonce: carrier.nonce,
             gas_limit: carrier.gas_limit,
             max_fee: carrier.max_fee.to_string(),
             tip: carrier.tip.to_string(),
             tx: tx.to_string(),
         });
-        Line::draft(Kind::Carrier, content, at).about(path, &carrier.carried.intent)
+        let line = Line::draft(Kind::Carrier, content, at);
+        match carrier.carried.intent() {
+            Some(intent) => line.about(path, intent),
+            None => {
+                let chain = carrier.carried.chain_ref().map(str::to_owned);
+                Line { chain, path: Some(path.to_string()), ..line }
+            }
+        }
     }
 
     /// `entry` is that of the intent, and `tx` its own id.
@@ -258,6 +309,7 @@ impl Line {
         match self.kind {
             Kind::Signer => None,
             Kind::Intent => Some(Journaled::Intent { transfer_id: transfer_id()?, deadline: self.deadline? }),
+            Kind::Cancellation => Some(Journaled::Cancellation { transfer_id: transfer_id()? }),
             Kind::Authorization => {
                 let Authorized { wallet, implementation, nonce } = serde_json::from_str(self.content.get()).ok()?;
                 let (wallet, implementation) = (address(&wallet)?, address(&implementation)?);
@@ -266,7 +318,7 @@ impl Line {
             Kind::Carrier => {
                 let Carried { sponsor, nonce, tx, .. } = serde_json::from_str(self.content.get()).ok()?;
                 let (sponsor, tx) = (address(&sponsor)?, TxId::parse(family, &tx).ok()?);
-                Some(Journaled::Carrier { transfer_id: transfer_id()?, sponsor, nonce, tx })
+                Some(Journaled::Carrier { transfer_id: transfer_id(), sponsor, nonce, tx })
             }
         }
     }
@@ -275,6 +327,7 @@ impl Line {
         let kind = match self.kind {
             Kind::Signer => "signer",
             Kind::Intent => "intent",
+            Kind::Cancellation => "cancellation",
             Kind::Authorization => "authorization",
             Kind::Carrier => "carrier",
         };

@@ -121,8 +121,12 @@ impl Draft {
         Draft(Line::of_authorization(path, authorization, at))
     }
 
+    pub(crate) fn of_cancellation(path: &KeyPath, intent: &Intent, at: u64) -> Self {
+        Draft(Line::of_cancellation(path, intent, at))
+    }
+
     /// `entries` are those of what it carries, and `tx` is its id.
-    pub(crate) fn of_carrier(path: &KeyPath, carrier: &Carrier, (entries, tx): (Entries, &TxId), at: u64) -> Self {
+    pub(crate) fn of_carrier(path: &KeyPath, carrier: &Carrier, (entries, tx): (&Entries, &TxId), at: u64) -> Self {
         Draft(Line::of_carrier(path, carrier, (entries, tx), at))
     }
 
@@ -169,6 +173,11 @@ impl Journal {
     /// What is known of it, also by what is staged.
     pub(crate) fn seen(&self, draft: &Draft) -> Seen {
         self.index.seen(&draft.0)
+    }
+
+    /// The entry that cancelled a transfer.
+    pub(crate) fn cancelled(&self, transfer_id: &[u8; 16]) -> Option<u64> {
+        self.index.cancelled(transfer_id)
     }
 
     /// Puts it behind all others, in memory. `None` where it contradicts an earlier entry.

@@ -71,7 +71,7 @@ async fn what_was_signed_for_a_chain_is_read_behind_any_entry() {
     let sponsor = signer.addresses(&paths).await.unwrap()[0];
     let again = SignRequest::Carrier { path: paths[0], carrier: carrier(&signer, intent(1)).await };
     let tx = one(&signer, again).await.unwrap().tx.unwrap();
-    let of_carrier = Journaled::Carrier { transfer_id: [1; 16], sponsor, nonce: Some(7), tx };
+    let of_carrier = Journaled::Carrier { transfer_id: Some([1; 16]), sponsor, nonce: Some(7), tx };
     let all = [(1, of_intent(1)), (2, of_carrier), (3, of_intent(2))];
     for behind in 0..=3 {
         let entries = all[behind..].to_vec();

@@ -3,14 +3,19 @@
 use std::sync::atomic::Ordering;
 
 use landfall_chain::{
-    Address, AssetId, Authorization, Carrier, Family, Intent, KeyPath, SIGN_REQUESTS_MAX, Seed, SignRequest,
-    SignedAuthorization, SignedIntent, Signer, TxId, U256,
+    Address, AssetId, Authorization, Carried, Carrier, Family, Intent, Journaled, KeyPath, SIGN_REQUESTS_MAX, Seed,
+    SignRequest, SignedAuthorization, SignedIntent, Signer, TxId, U256,
 };
-use landfall_evm::pay::{authorization_digest, carrier as unsigned, intent_digest, signer_of};
+use landfall_evm::pay::{authorization_digest, cancellation_digest, carrier as unsigned, intent_digest, signer_of};
 
 use crate::world::{CHAIN, IMPLEMENTATIONS, NOW, World, by_delegate, carrier, intent, of_intent, one, sponsor, wallet};
 
 const OTHER: Address = Address::Evm([9; 20]);
+
+fn payment(carrier: &Carrier) -> &SignedIntent {
+    let Carried::Payment { signed, .. } = &carrier.carried else { panic!("{carrier:?}") };
+    signed
+}
 
 #[tokio::test]
 async fn an_intent_is_signed_by_its_payer_and_equal_requests_give_equal_bytes() {
@@ -67,7 +72,7 @@ async fn another_library_signs_the_same_bytes() {
         "34558fe4613a6134110e44f19d3806ad5789dc68bc17a171d795eb37d018fc2d",
         "1c",
     ];
-    assert_eq!(hex::encode(&carrier.carried.signature), signature.concat());
+    assert_eq!(hex::encode(&payment(&carrier).signature), signature.concat());
     let signed = one(&signer, SignRequest::Carrier { path: sponsor(), carrier }).await.unwrap();
     let raw = [
         "02f9019382210507843b9aca0084b2d05e00830186a094030303030303030303030303030303030303030380b90124e3",
@@ -156,8 +161,11 @@ async fn a_carrier_carries_only_what_this_journal_has() {
     let signer = world.open();
     let good = carrier(&signer, intent(1)).await;
     let of_carrier = |carrier| SignRequest::Carrier { path: sponsor(), carrier };
-    let carrying = |carried| of_carrier(Carrier { carried, ..good.clone() });
-    let signature = good.carried.signature.clone();
+    let carrying = |signed| {
+        let carried = Carried::Payment { signed, authorization: None };
+        of_carrier(Carrier { carried, ..good.clone() })
+    };
+    let signature = payment(&good).signature.clone();
     let mut torn = signature.clone();
     torn[40] ^= 1;
     let other = Intent { deadline: NOW + 301, ..intent(1) };
@@ -243,10 +251,10 @@ async fn a_wallet_authorizes_one_delegate_for_each_nonce_and_a_carrier_brings_wh
     let signature = one(&signer, of_intent(native.clone())).await.unwrap().bytes;
     let sponsor_address = signer.addresses(&[sponsor()]).await.unwrap()[0];
     let of_carrier = |authorization: SignedAuthorization| {
-        let carried = SignedIntent { intent: native.clone(), signature: signature.clone() };
+        let signed = SignedIntent { intent: native.clone(), signature: signature.clone() };
         let (gas_limit, max_fee, tip) = (100_000, 3_000_000_000, 1_000_000_000);
-        let authorization = Some(Box::new(authorization));
-        let carrier = Carrier { sponsor: sponsor_address, carried, authorization, nonce: 7, gas_limit, max_fee, tip };
+        let carried = Carried::Payment { signed, authorization: Some(Box::new(authorization)) };
+        let carrier = Carrier { sponsor: sponsor_address, carried, nonce: 7, gas_limit, max_fee, tip };
         SignRequest::Carrier { path: sponsor(), carrier }
     };
     let beside = SignedAuthorization { authorization: first.clone(), signature: signed.bytes.clone() };
@@ -268,4 +276,83 @@ async fn a_wallet_authorizes_one_delegate_for_each_nonce_and_a_carrier_brings_wh
     let unlisted = one(&signer, of(&authorization(OTHER, 5))).await.unwrap_err().0;
     assert!(unlisted.ends_with("is not on the list of what may act for wallets on eip155:8453"), "{unlisted}");
     assert_eq!(signer.newest_seq(), 4);
+}
+
+#[tokio::test]
+async fn what_is_cancelled_gets_no_new_payment_and_no_later_deadline_also_after_a_restart() {
+    let world = World::new();
+    let signer = world.open();
+    let cancel = |intent: Intent| SignRequest::Cancel { path: wallet(), intent };
+    assert_eq!(one(&signer, cancel(intent(1))).await.unwrap_err().0, "the intent is not in the journal");
+    let carrier = carrier(&signer, intent(1)).await;
+    let of_carrier = |carrier: &Carrier| SignRequest::Carrier { path: sponsor(), carrier: carrier.clone() };
+    let paid = one(&signer, of_carrier(&carrier)).await.unwrap();
+    let cancelled = one(&signer, cancel(intent(1))).await.unwrap();
+    let digest = cancellation_digest(&intent(1)).unwrap();
+    assert_eq!(signer_of(&digest, cancelled.bytes.as_slice().try_into().unwrap()), Some(intent(1).payer));
+    assert_eq!((cancelled.tx, cancelled.seq), (None, 3));
+
+    drop(signer);
+    let signer = world.open();
+    assert_eq!(one(&signer, cancel(intent(1))).await.unwrap(), cancelled);
+    assert_eq!(one(&signer, of_carrier(&carrier)).await.unwrap(), paid, "those bytes may have left already");
+    let expected = "the transfer was cancelled by entry 3 of the journal";
+    let bumped = Carrier { max_fee: carrier.max_fee * 2, ..carrier.clone() };
+    assert_eq!(one(&signer, of_carrier(&bumped)).await.unwrap_err().0, expected);
+    world.now.store(NOW + 400, Ordering::Relaxed);
+    let healed = Intent { deadline: NOW + 600, ..intent(1) };
+    let healed = SignRequest::Intent { path: wallet(), intent: healed, heals: 1 };
+    assert_eq!(one(&signer, healed).await.unwrap_err().0, expected);
+
+    let signed = SignedIntent { intent: intent(1), signature: cancelled.bytes.clone() };
+    let cancelling = Carrier { carried: Carried::Cancellation(signed.clone()), ..carrier.clone() };
+    let sent = one(&signer, of_carrier(&cancelling)).await.unwrap();
+    assert_eq!((sent.bytes[0], sent.seq), (2, 4));
+    let as_payment = Carried::Payment { signed, authorization: None };
+    let why = one(&signer, of_carrier(&Carrier { carried: as_payment, ..carrier })).await.unwrap_err().0;
+    assert!(why.starts_with("the intent has no signature of its payer"), "{why}");
+    drop(signer);
+    assert_eq!(one(&world.open(), of_carrier(&cancelling)).await.unwrap(), sent);
+    let page = world.open().journal(CHAIN, 2).await.unwrap();
+    let (sponsor, tx) = (cancelling.sponsor, sent.tx.unwrap());
+    let of_sponsor = Journaled::Carrier { transfer_id: Some([1; 16]), sponsor, nonce: Some(7), tx };
+    let entries = [(3, Journaled::Cancellation { transfer_id: [1; 16] }), (4, of_sponsor)];
+    assert_eq!(page.entries, entries);
+}
+
+#[tokio::test]
+async fn a_wallets_delegate_is_taken_away_by_one_clearing_for_each_nonce_which_a_sponsor_carries() {
+    let world = World::new();
+    let signer = world.open();
+    let (path, of) = (wallet(), intent(1).payer);
+    let clearing = Authorization::clearing(CHAIN.to_owned(), of, 4);
+    let request = SignRequest::Clear { path, clearing: clearing.clone() };
+    let signed = one(&signer, request.clone()).await.unwrap();
+    let digest = authorization_digest(&clearing).unwrap();
+    assert_eq!(signer_of(&digest, signed.bytes.as_slice().try_into().unwrap()), Some(of));
+    let delegate = Authorization { implementation: IMPLEMENTATIONS[0], ..clearing.clone() };
+    let why = one(&signer, SignRequest::Authorization { path, authorization: delegate }).await.unwrap_err().0;
+    assert_eq!(why, "this nonce of the wallet has entry 1 of the journal, of another content");
+    let every = Authorization { chain_ref: "eip155:0".to_owned(), ..clearing.clone() };
+    assert!(one(&signer, SignRequest::Clear { path, clearing: every }).await.is_err());
+
+    let sponsor_address = signer.addresses(&[sponsor()]).await.unwrap()[0];
+    let of_carrier = |nonce: u64| {
+        let authorization = Authorization { nonce, ..clearing.clone() };
+        let carried = Carried::Clearings(vec![SignedAuthorization { authorization, signature: signed.bytes.clone() }]);
+        let (gas_limit, max_fee, tip) = (100_000, 3_000_000_000, 1_000_000_000);
+        let carrier = Carrier { sponsor: sponsor_address, carried, nonce: 8, gas_limit, max_fee, tip };
+        SignRequest::Carrier { path: sponsor(), carrier }
+    };
+    let sent = one(&signer, of_carrier(4)).await.unwrap();
+    assert_eq!((sent.bytes[0], sent.seq), (4, 2), "type 4");
+    assert_eq!(one(&signer, of_carrier(5)).await.unwrap_err().0, "the authorization is not in the journal");
+    drop(signer);
+    let signer = world.open();
+    assert_eq!(one(&signer, request).await.unwrap(), signed);
+    assert_eq!(one(&signer, of_carrier(4)).await.unwrap(), sent);
+    let entries = signer.journal(CHAIN, 0).await.unwrap().entries;
+    let (sponsor, tx) = (sponsor_address, sent.tx.unwrap());
+    let of_sponsor = Journaled::Carrier { transfer_id: None, sponsor, nonce: Some(8), tx };
+    assert_eq!(entries, [(1, Journaled::Authorization(clearing)), (2, of_sponsor)]);
 }

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use landfall_chain::{
-    Address, AssetId, Carrier, Delegate, Family, Intent, KeyPath, Refusal, Route, SignRequest, Signed, SignedIntent,
-    Signer, SignerUnavailable, U256,
+    Address, AssetId, Carried, Carrier, Delegate, Family, Intent, KeyPath, Refusal, Route, SignRequest, Signed,
+    SignedIntent, Signer, SignerUnavailable, U256,
 };
 use landfall_signer::{Embedded, KeystoreError, NewKeystore, Passphrase, Policy, Sendable, Words};
 
@@ -142,15 +142,6 @@ pub(crate) async fn unavailable(signer: &Embedded, request: SignRequest) -> Sign
 pub(crate) async fn carrier(signer: &Embedded, intent: Intent) -> Carrier {
     let signature = one(signer, of_intent(intent.clone())).await.unwrap().bytes;
     let sponsor = signer.addresses(&[sponsor()]).await.unwrap()[0];
-    let carried = SignedIntent { intent, signature };
-    let authorization = None;
-    Carrier {
-        sponsor,
-        carried,
-        authorization,
-        nonce: 7,
-        gas_limit: 100_000,
-        max_fee: 3_000_000_000,
-        tip: 1_000_000_000,
-    }
+    let carried = Carried::Payment { signed: SignedIntent { intent, signature }, authorization: None };
+    Carrier { sponsor, carried, nonce: 7, gas_limit: 100_000, max_fee: 3_000_000_000, tip: 1_000_000_000 }
 }

@@ -139,7 +139,9 @@ impl WatchList {
             signers: block.signers.clone(),
             watch_seq: members.seq,
             legs: among(&block.transfers, |leg| members.contains(&leg.recipient) && is_listed(&leg.asset)),
-            debits: among(block.debits(), |debit| members.follows_spending_of(&debit.sender) && is_listed(&debit.asset)),
+            debits: among(block.debits(), |debit| {
+                members.follows_spending_of(&debit.sender) && is_listed(&debit.asset)
+            }),
             fees: among(&block.fees, |fee| members.follows_spending_of(&fee.payer)),
             marks: among(&block.marks, |mark| members.contains(&mark.payer)),
             arrivals: among(&block.unattributed, |rejected| members.contains(&rejected.transfer.recipient)),

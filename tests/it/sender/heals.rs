@@ -145,9 +145,9 @@ async fn what_is_cancelled_before_it_is_signed_is_never_signed_and_fails_on_proo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_cancelled_behind_its_signature_is_not_sent_again_and_is_watched_to_its_end() {
+async fn what_is_cancelled_behind_its_signature_and_cannot_be_taken_back_is_not_sent_again_and_is_watched_to_its_end() {
     for lands in [true, false] {
-        let mut bench = Bench::on(Engine::Sqlite, 1).await;
+        let mut bench = Bench::delegated(Engine::Sqlite, 1).await;
         let id = bench.accept(1, 1_000).await;
         bench.settle().await;
         assert!(bench.cancel(id).await.unwrap());

@@ -17,7 +17,7 @@ use landfall::store::ORGANIZATION;
 use landfall::store::transfers::{self, TransferFilter};
 use landfall::transfer::{State, TransferId, TransferStatus};
 use landfall::watcher::{BalanceWatch, BalancesRead};
-use landfall_chain::Route;
+use landfall_chain::{Effect, Mark, Route};
 use landfall_sim::{Fault, SendFault, SimChain, SimSigner, SimTx};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -228,8 +228,7 @@ async fn history(store: TestStore, seed: u64, route: Route, tally: &mut Tally) {
     }
     let (requests, is_funded, is_robbed, is_away, copy) = (0, true, false, false, None);
     let lost = Vec::new();
-    let mut history =
-        History { rng, bench, requests, sponsors, is_funded, is_robbed, is_away, is_guarded, copy, lost };
+    let mut history = History { rng, bench, requests, sponsors, is_funded, is_robbed, is_away, is_guarded, copy, lost };
     let saved_at = (is_file && seed % 5 == 2).then(|| history.rng.random_range(0..STEPS - SET_BACK_MAX));
     let mut saved: Option<(u32, Bench)> = None;
     let copied_at = (is_file && seed.is_multiple_of(5)).then(|| history.rng.random_range(0..STEPS));
@@ -559,6 +558,9 @@ impl History {
         let blocks = world.chain.blocks();
         let final_time =
             blocks.iter().find(|block| block.header.block.number == final_number).unwrap().header.time_secs;
+        let finals = blocks.iter().filter(|block| block.header.block.number <= final_number);
+        let final_marks = finals.flat_map(|block| &block.txs).flat_map(|tx| &tx.marks);
+        tally.add("delegates taken away", u64::try_from(world.chain.clearings().iter().sum::<usize>()).unwrap());
         let attempts = bench.attempts().await;
         for transfer in &all {
             let signers = std::iter::once(bench).chain(&self.copy).map(|bench| &bench.signer).chain(&self.lost);
@@ -582,7 +584,10 @@ impl History {
                     }
                 }
                 State::Failed(code) | State::Dropped(code) => {
-                    let is_dead = deadline.is_none_or(|deadline| deadline <= final_time);
+                    let is_over = deadline.is_none_or(|deadline| deadline <= final_time);
+                    let is_cancelled =
+                        |mark: &Mark| (mark.key, mark.effect) == (transfer.intent_key, Effect::Cancelled);
+                    let is_dead = is_over || final_marks.clone().any(is_cancelled);
                     assert!(is_dead, "{} is {:?} and can still be paid", transfer.id, transfer.state);
                     tally.count(&format!("{} {}", transfer.state.name(), code.name()));
                 }

@@ -1,6 +1,8 @@
 //! Sending transfers over a simulated chain and real stores of both engines. Each scene compares the record with the
 //! chain's own ledger: how often each intent paid.
 
+mod cancellations;
+mod clearings;
 mod copies;
 mod delegates;
 mod doctor;

@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
 use landfall::balance::{Held, UNREAD_MAX};
-use landfall::gas::GasCurrency;
+use landfall::gas::{Bearer, GasCurrency};
 use landfall::overrides::Author;
 use landfall::registry::{self, AcceptError, SweepOrder, Swept};
 use landfall::request::Made;
 use landfall::store::transfers::{self, TransferFilter};
 use landfall::store::wallets::{self, Wallet};
-use landfall::store::{balances, deposits};
+use landfall::store::{balances, deposits, gas_ledger};
 use landfall::transfer::{State, TransferKind};
 use landfall::watcher::{BalanceWatch, BalancesRead};
-use landfall_chain::{Address, Family, KeyPath, U256};
+use landfall_chain::{Address, Family, KeyPath, Route, U256};
 use landfall_sim::{SimLeg, SimSigner, SimTx, WEALTH};
 
-use super::{Bench, PAYER, STRANGER, token};
+use super::{Bench, PAYER, STRANGER, by_delegate, token};
 use crate::harness::books::rows;
-use crate::harness::postgres::{ENGINES, Engine};
-use crate::harness::world::{CHAIN, FINALITY_DEPTH, TOKEN, address, report};
+use crate::harness::postgres::{ENGINES, Engine, TestStore};
+use crate::harness::world::{CHAIN, FINALITY_DEPTH, TOKEN, address, erc3009, report};
 
 const CAROL: &str = "carol";
 const TAGS: [&str; 4] = ["", "r-1", "r-2", "r-3"];
@@ -49,7 +49,12 @@ async fn swept(bench: &Bench, n: u32, dry_run: bool) -> Result<Swept, AcceptErro
 
 /// Carol has an address that pays and three more, two of which were paid.
 async fn bench(engine: Engine) -> Bench {
-    let mut bench = Bench::on(engine, 1).await;
+    bench_by(engine, erc3009()).await
+}
+
+/// As [`bench`], with a token that is sent in this way.
+async fn bench_by(engine: Engine, route: Route) -> Bench {
+    let mut bench = Bench::by_route(TestStore::fresh(engine).await, 1, 1, route).await;
     // Everybody owns a sum beyond all belief at first.
     for tag in TAGS {
         let all = SimLeg { amount: U256::from(WEALTH), ..token(of(tag), address(PAYER), 0) };
@@ -187,5 +192,28 @@ async fn what_one_account_pays_another_of_ours_is_a_deposit() {
     let listed = deposits::list(&mut bench.world.db().read().await.unwrap(), &Default::default(), 10).await.unwrap();
     let of_carol = listed.iter().find(|deposit| deposit.recipient == of("r-3")).unwrap();
     assert_eq!((of_carol.is_self_transfer, of_carol.source_account_id.as_deref()), (false, Some("alice")));
+    bench.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_delegates_of_several_swept_addresses_are_taken_away_together_and_the_cost_is_divided() {
+    let mut bench = bench_by(Engine::Sqlite, by_delegate(0xd1)).await;
+    bench.world.chain.set_carrier_fee(7);
+    let swept = swept(&bench, 1, false).await.unwrap();
+    for (transfer, _) in &swept.transfers {
+        assert_eq!(bench.until_ended(transfer.id).await, State::Confirmed);
+    }
+    let acts = |bench: &Bench| ["r-1", "r-2"].map(|tag| bench.world.chain.acts_for(&of(tag)));
+    assert_eq!(acts(&bench), [true; 2]);
+    bench.blocks(FINALITY_DEPTH + 10).await;
+    assert_eq!((acts(&bench), bench.world.chain.clearings()), ([false; 2], vec![2]));
+    let mut parts = Vec::new();
+    for (transfer, _) in &swept.transfers {
+        let costs = gas_ledger::costs_of(&mut bench.world.db().read().await.unwrap(), transfer.id).await.unwrap();
+        assert!(costs.iter().all(|cost| cost.bearer == Bearer::Platform));
+        parts.push(costs.iter().map(|cost| u64::try_from(cost.amount).unwrap()).sum::<u64>() - 7);
+    }
+    parts.sort_unstable();
+    assert_eq!(parts, [3, 4], "evenly, and what is left to the first");
     bench.close().await;
 }

@@ -10,12 +10,12 @@ use std::fmt::Display;
 
 use futures_util::future::BoxFuture;
 use landfall_chain::{
-    Acting, Address, Authorization, BlockRef, BroadcastResponse, Delegate, FeeMarket, GuardQuote, Intent, Maker, Mark,
-    PayingChain, Quote, Readiness, Route, SignedAuthorization, SignedIntent, SourceError, TxId, U256, Unpayable,
+    Acting, Address, AssetId, Authorization, BlockRef, BroadcastResponse, Carried, Delegate, FeeMarket, GuardQuote,
+    Intent, Maker, Mark, PayingChain, Quote, Readiness, Route, SignedAuthorization, SourceError, TxId, U256, Unpayable,
 };
 use landfall_rpc::{Answer, Call, Need, NodeError, Raw};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::{Endpoint, Pool};
 use crate::error::EvmError;
@@ -25,7 +25,8 @@ use crate::holdings::{CALL, CODE, by_hash, is_of_the_contract};
 use crate::networks::tip_least;
 use crate::pay::delegate::{self, designator};
 use crate::pay::{
-    PayError, authorization, call, chain_id, contract, erc3009, evm, number_word, responses, state, trial,
+    PayError, authorization, authorizations, call, chain_id, contract, erc3009, evm, number_word, responses, state,
+    trial,
 };
 use crate::source::EvmSource;
 
@@ -64,7 +65,7 @@ impl PayingChain for EvmSource {
 
     async fn readiness(&self, intent: &Intent) -> Result<Readiness, SourceError> {
         let (pool, gas_max) = (self.pool(), self.recipient_gas_max());
-        check_chain(pool, intent)?;
+        check_chain(pool, &intent.chain_ref)?;
         evm(&intent.payer).map_err(wrong(pool))?;
         let readiness = match &intent.route {
             Route::Erc3009 { name, version } => {
@@ -86,13 +87,16 @@ impl PayingChain for EvmSource {
         }
     }
 
-    async fn quote(
-        &self,
-        sponsor: &Address,
-        intent: &SignedIntent,
-        authorization: Option<&SignedAuthorization>,
-    ) -> Result<Quote, SourceError> {
-        Ok(quote(self.pool(), sponsor, intent, authorization).await?)
+    async fn delegated(&self, wallet: &Address) -> Result<Option<u64>, SourceError> {
+        Ok(delegated(self.pool(), self.delegates(), wallet).await?)
+    }
+
+    async fn is_delegated(&self, wallet: &Address, at: &BlockRef) -> Result<bool, SourceError> {
+        Ok(is_delegated(self.pool(), self.delegates(), wallet, at).await?)
+    }
+
+    async fn quote(&self, sponsor: &Address, carried: &Carried) -> Result<Quote, SourceError> {
+        Ok(quote(self.pool(), sponsor, carried, self.recipient_gas_max()).await?)
     }
 
     async fn guard_quote(&self, _: &Address, intent: &Intent, _: &BlockRef) -> Result<GuardQuote, SourceError> {
@@ -115,8 +119,7 @@ impl PayingChain for EvmSource {
             )
             .await?);
         }
-        let block = at.map_or_else(|| json!("latest"), by_hash);
-        let calls = [Call { method: NONCE, params: json!([address.to_string(), block]) }];
+        let calls = [nonce_of(address)];
         let nonce = of_one(self.pool(), &[NONCE], &calls, |endpoint, answers| {
             let Quantity(nonce) = endpoint.parse(NONCE, given(endpoint, NONCE, &answers[0])?)?;
             Ok(nonce)
@@ -255,9 +258,8 @@ async fn delegate_readiness(
 }
 
 async fn acting(pool: &Pool, delegate: &Delegate, intent: &Intent) -> Result<Acting, EvmError> {
-    check_chain(pool, intent)?;
-    let nonce = Call { method: NONCE, params: json!([intent.payer.to_string(), "latest"]) };
-    let calls = [code_of(&intent.payer), nonce];
+    check_chain(pool, &intent.chain_ref)?;
+    let calls = [code_of(&intent.payer), nonce_of(&intent.payer)];
     of_one(pool, &[CODE, NONCE], &calls, |endpoint, answers| {
         let code = code(endpoint, &answers[0])?;
         if acts_for(delegate, &code) {
@@ -277,6 +279,31 @@ async fn acting(pool: &Pool, delegate: &Delegate, intent: &Intent) -> Result<Act
     .await
 }
 
+/// The next nonce of a wallet that has a listed delegate.
+async fn delegated(pool: &Pool, delegates: &[Delegate], wallet: &Address) -> Result<Option<u64>, EvmError> {
+    evm(wallet).map_err(wrong(pool))?;
+    let calls = [code_of(wallet), nonce_of(wallet)];
+    of_one(pool, &[CODE, NONCE], &calls, |endpoint, answers| {
+        let code = code(endpoint, &answers[0])?;
+        let Quantity(nonce) = endpoint.parse(NONCE, given(endpoint, NONCE, &answers[1])?)?;
+        let acts = delegates.iter().any(|delegate| acts_for(delegate, &code));
+        Ok(acts.then_some(nonce))
+    })
+    .await
+}
+
+async fn is_delegated(pool: &Pool, delegates: &[Delegate], wallet: &Address, at: &BlockRef) -> Result<bool, EvmError> {
+    evm(wallet).map_err(wrong(pool))?;
+    let call = Call { method: CODE, params: json!([wallet.to_string(), by_hash(at)]) };
+    agreed(pool, at, ("what acts for a wallet", &[CODE], &call), |endpoint, answer| {
+        let data: Data<'_> = endpoint.parse(CODE, answer)?;
+        let mut code = Vec::new();
+        data.append_to(&mut code);
+        Ok(delegates.iter().any(|delegate| acts_for(delegate, &code)))
+    })
+    .await
+}
+
 fn strange(intent: &Intent) -> String {
     format!("payer {} has code that is not its delegate's", intent.payer)
 }
@@ -285,38 +312,79 @@ fn acts_for(delegate: &Delegate, code: &[u8]) -> bool {
     evm(&delegate.implementation()).is_ok_and(|implementation| code == designator(&implementation))
 }
 
-/// A node that takes no authorizations in a call, or ignores them, is asked in the same breath what it takes with the
-/// delegate's code in place. That leaves out what the authorization itself takes, so twice as much is set.
-async fn quote(
-    pool: &Pool,
-    sponsor: &Address,
-    signed: &SignedIntent,
-    authorization: Option<&SignedAuthorization>,
-) -> Result<Quote, EvmError> {
-    check_chain(pool, &signed.intent)?;
-    evm(sponsor).map_err(wrong(pool))?;
-    let (contract, data) = call(signed).map_err(wrong(pool))?;
+/// A node that takes no authorizations in a call, or ignores them, is asked in the same breath what it takes without. To
+/// a payment the delegate's code is put in place then; that leaves out what the authorization itself takes, so twice as much
+/// is set. What takes delegates away does nothing else, so such a node says nothing of it.
+///
+/// A recipient of native currency may see who pays for the gas, and take more of it than it took from the payer. So each way is
+/// asked once more as if the recipient had no code: what it takes is the difference.
+async fn quote(pool: &Pool, sponsor: &Address, carried: &Carried, gas_max: u64) -> Result<Quote, EvmError> {
+    check_chain(pool, carried.chain_ref().unwrap_or_default())?;
+    let (contract, data) = call(sponsor, carried).map_err(wrong(pool))?;
+    let beside = authorizations(carried).map_err(wrong(pool))?;
     let (contract, data) = (Address::Evm(contract).to_string(), alloy::hex::encode_prefixed(data));
-    let mut carried = json!({ "from": sponsor.to_string(), "to": contract, "data": data });
-    let mut in_place = Vec::new();
-    if let Some(signed) = authorization {
-        let implementation = evm(&signed.authorization.implementation).map_err(wrong(pool))?;
-        let code = alloy::hex::encode_prefixed(designator(&implementation));
-        let state = json!({ signed.authorization.wallet.to_string(): { "code": code } });
-        in_place.push(Call { method: ESTIMATE, params: json!([carried, "latest", state]) });
-        carried["authorizationList"] = json!([authorization::for_node(signed).map_err(wrong(pool))?]);
+    let without = json!({ "from": sponsor.to_string(), "to": contract, "data": data });
+    let mut with = without.clone();
+    if !beside.is_empty() {
+        let tuples = beside.into_iter().map(authorization::for_node).collect::<Result<Vec<_>, _>>();
+        with["authorizationList"] = json!(tuples.map_err(wrong(pool))?);
     }
-    let mut calls = vec![Call { method: ESTIMATE, params: json!([carried, "latest"]) }];
-    calls.extend(in_place);
+    let mut ways = vec![(with, Map::new())];
+    let is_clearing = match carried {
+        Carried::Payment { authorization: Some(signed), .. } => {
+            ways.push((without, in_place(signed).map_err(wrong(pool))?));
+            false
+        }
+        Carried::Clearings(_) => {
+            ways.push((without, Map::new()));
+            true
+        }
+        Carried::Payment { authorization: None, .. } | Carried::Cancellation(_) => false,
+    };
+    let recipient = match carried {
+        Carried::Payment { signed, .. } if signed.intent.asset == AssetId::Native => Some(signed.intent.destination),
+        Carried::Payment { .. } | Carried::Cancellation(_) | Carried::Clearings(_) => None,
+    };
+    let mut calls: Vec<Call> = ways.iter().map(|(tx, state)| estimate_of(tx, state)).collect();
+    if let Some(recipient) = recipient {
+        calls.extend(ways.iter().map(|(tx, state)| {
+            let mut state = state.clone();
+            state.insert(recipient.to_string(), json!({ "code": "0x" }));
+            estimate_of(tx, &state)
+        }));
+    }
+    let count = ways.len();
     of_one(pool, &[ESTIMATE], &calls, |endpoint, answers| {
-        match (estimate(endpoint, &answers[0]), answers.get(1).map(|answer| estimate(endpoint, answer))) {
+        let of_way = |way: usize| match (estimate(endpoint, &answers[way])?, recipient) {
+            (Ok(gas), Some(to)) => Ok(estimate(endpoint, &answers[count + way])?.and_then(|bare| {
+                let taken = gas.saturating_sub(bare);
+                let why = || format!("a payment to {to} takes {taken} gas of a sponsor, and may take {gas_max}");
+                (taken <= gas_max).then_some(gas).ok_or_else(why)
+            })),
+            (estimated, _) => Ok(estimated),
+        };
+        match (of_way(0), (count > 1).then(|| of_way(1))) {
+            (Ok(Ok(with)), Some(Ok(Ok(without)))) if is_clearing && with <= without => {
+                Err(endpoint.unusable(ESTIMATE, "what authorizations take is left out"))
+            }
             (Ok(Ok(gas)), _) => Ok(limited(gas)),
-            (_, Some(Ok(Ok(gas)))) => Ok(limited(gas.saturating_mul(2))),
+            (_, Some(Ok(Ok(gas)))) if !is_clearing => Ok(limited(gas.saturating_mul(2))),
             (Ok(Err(said)), _) | (Err(_), Some(Ok(Err(said)))) => Ok(Quote::Refused(said)),
             (Err(error), _) => Err(error),
         }
     })
     .await
+}
+
+fn estimate_of(tx: &Value, state: &Map<String, Value>) -> Call {
+    let params = if state.is_empty() { json!([tx, "latest"]) } else { json!([tx, "latest", state]) };
+    Call { method: ESTIMATE, params }
+}
+
+/// The state in which the code of an authorization acts for its wallet.
+fn in_place(signed: &SignedAuthorization) -> Result<Map<String, Value>, PayError> {
+    let code = alloy::hex::encode_prefixed(designator(&evm(&signed.authorization.implementation)?));
+    Ok(Map::from_iter([(signed.authorization.wallet.to_string(), json!({ "code": code }))]))
 }
 
 /// What it takes, or the node's words where it was tried and would fail.
@@ -345,7 +413,7 @@ pub(super) fn is_refused(error: &NodeError) -> bool {
 }
 
 async fn is_used(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<bool, EvmError> {
-    check_chain(pool, intent)?;
+    check_chain(pool, &intent.chain_ref)?;
     let (contract, data) = state(intent).map_err(wrong(pool))?;
     let call = call_of(&contract, &data, by_hash(at));
     agreed(pool, at, ("whether an intent was used", &[CALL], &call), |endpoint, answer| {
@@ -430,6 +498,10 @@ fn code_of(address: &Address) -> Call {
     Call { method: CODE, params: json!([address.to_string(), "latest"]) }
 }
 
+fn nonce_of(address: &Address) -> Call {
+    Call { method: NONCE, params: json!([address.to_string(), "latest"]) }
+}
+
 fn code(endpoint: &Endpoint, answer: &Answer) -> Result<Vec<u8>, EvmError> {
     let data: Data<'_> = endpoint.parse(CODE, given(endpoint, CODE, answer)?)?;
     let mut code = Vec::new();
@@ -437,11 +509,10 @@ fn code(endpoint: &Endpoint, answer: &Answer) -> Result<Vec<u8>, EvmError> {
     Ok(code)
 }
 
-/// That an intent is for this chain.
-fn check_chain(pool: &Pool, intent: &Intent) -> Result<(), EvmError> {
-    let chain_ref = &intent.chain_ref;
+/// That what is signed is for this chain.
+fn check_chain(pool: &Pool, chain_ref: &str) -> Result<(), EvmError> {
     if chain_id(chain_ref).map_err(wrong(pool))? != pool.dialect().chain_id {
-        return Err(EvmError::OtherChain { chain: pool.chain(), chain_ref: chain_ref.clone() });
+        return Err(EvmError::OtherChain { chain: pool.chain(), chain_ref: chain_ref.to_owned() });
     }
     Ok(())
 }

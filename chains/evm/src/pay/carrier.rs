@@ -1,13 +1,13 @@
-//! The transaction of a sponsor that carries an intent to its token or delegate (EIP-1559), with the authorization that the
-//! delegate needs, if so (EIP-7702).
+//! The transaction of a sponsor that carries an intent, or its end, to its token or delegate (EIP-1559); or, with what
+//! wallets allow their delegates or take from them, beside (EIP-7702).
 //!
 //! Promise: its bytes follow from the carrier alone, with any signature of the same key. It brings no value and no
-//! access list, and calls nothing but the contract that takes the intent.
+//! access list, and calls nothing but the contract that takes the intent, or the sponsor itself.
 
 use alloy::primitives::keccak256;
 use landfall_chain::{Carrier, TxId, U256};
 
-use crate::pay::{PayError, SIGNATURE_LEN, V_EVEN, authorization, call, chain_id, evm, parts};
+use crate::pay::{PayError, SIGNATURE_LEN, V_EVEN, authorization, authorizations, call, chain_id, evm, parts};
 use crate::proof::rlp::Rlp;
 
 /// The byte of its type in front of a transaction (EIP-2718).
@@ -27,9 +27,10 @@ pub struct UnsignedCarrier {
 /// # Errors
 /// What no EVM chain can carry.
 pub fn carrier(carrier: &Carrier) -> Result<UnsignedCarrier, PayError> {
-    let intent = &carrier.carried.intent;
     evm(&carrier.sponsor)?;
-    let (chain_id, (contract, data)) = (chain_id(&intent.chain_ref)?, call(&carrier.carried)?);
+    let beside = authorizations(&carrier.carried)?;
+    let chain_id = chain_id(carrier.carried.chain_ref().unwrap_or_default())?;
+    let (contract, data) = call(&carrier.sponsor, &carrier.carried)?;
     let mut fields = Vec::with_capacity(512);
     let mut rlp = Rlp(&mut fields);
     rlp.number(chain_id);
@@ -41,10 +42,14 @@ pub fn carrier(carrier: &Carrier) -> Result<UnsignedCarrier, PayError> {
     rlp.number(0);
     rlp.bytes(&data);
     rlp.list(|_| ());
-    let Some(authorization) = &carrier.authorization else { return Ok(UnsignedCarrier { kind: DYNAMIC_FEE, fields }) };
-    let mut tuple = Vec::with_capacity(128);
-    authorization::write(&mut Rlp(&mut tuple), authorization)?;
-    rlp.list(|rlp| rlp.encoded(&tuple));
+    if beside.is_empty() {
+        return Ok(UnsignedCarrier { kind: DYNAMIC_FEE, fields });
+    }
+    let mut tuples = Vec::with_capacity(128 * beside.len());
+    for authorization in beside {
+        authorization::write(&mut Rlp(&mut tuples), authorization)?;
+    }
+    rlp.list(|rlp| rlp.encoded(&tuples));
     Ok(UnsignedCarrier { kind: SET_CODE, fields })
 }
 
@@ -85,10 +90,10 @@ mod tests {
     use alloy::eips::Decodable2718;
     use alloy::primitives::{Address as Plain, Signature};
     use alloy::signers::k256::ecdsa::SigningKey;
-    use landfall_chain::{Address, AssetId, Intent, Route, SignedIntent};
+    use landfall_chain::{Address, AssetId, Authorization, Carried, Intent, Route, SignedAuthorization, SignedIntent};
 
     use super::*;
-    use crate::pay::{intent_digest, signer_of};
+    use crate::pay::{authorization_digest, cancellation_digest, intent_digest, signer_of};
 
     fn signed_by(key: &SigningKey, digest: &[u8; 32]) -> [u8; 65] {
         Signature::from(key.sign_prehash_recoverable(digest).unwrap()).as_bytes()
@@ -116,8 +121,7 @@ mod tests {
         for nonce in 0..40 {
             let wanted = Carrier {
                 sponsor: Address::Evm(address.into()),
-                carried: carried(&payer),
-                authorization: None,
+                carried: Carried::Payment { signed: carried(&payer), authorization: None },
                 nonce,
                 gas_limit: 91_234,
                 max_fee: 3 << 70,
@@ -137,11 +141,12 @@ mod tests {
             assert!(read.access_list().unwrap().is_empty());
             let data = read.input();
             assert_eq!(data.len(), 4 + 9 * 32);
-            assert_eq!(data[4 + 12..4 + 32], wanted.carried.intent.payer.as_bytes()[..]);
-            assert_eq!(data[4 + 5 * 32..4 + 6 * 32], wanted.carried.intent.key().evm_nonce());
+            let SignedIntent { intent, signature } = carried(&payer);
+            assert_eq!(data[4 + 12..4 + 32], intent.payer.as_bytes()[..]);
+            assert_eq!(data[4 + 5 * 32..4 + 6 * 32], intent.key().evm_nonce());
             let v = data[4 + 7 * 32 - 1];
-            assert_eq!(v, wanted.carried.signature[64]);
-            assert_eq!(data[4 + 7 * 32..], wanted.carried.signature[..64]);
+            assert_eq!(v, signature[64]);
+            assert_eq!(data[4 + 7 * 32..], signature[..64]);
         }
     }
 
@@ -151,8 +156,7 @@ mod tests {
         let sponsor = Address::Evm([6; 20]);
         let wanted = Carrier {
             sponsor,
-            carried: carried(&key),
-            authorization: None,
+            carried: Carried::Payment { signed: carried(&key), authorization: None },
             nonce: 1,
             gas_limit: 2,
             max_fee: 3,
@@ -161,5 +165,65 @@ mod tests {
         assert_eq!(carrier(&wanted).unwrap(), carrier(&wanted.clone()).unwrap());
         let foreign = Carrier { sponsor: Address::Solana([1; 32]), ..wanted };
         assert_eq!(carrier(&foreign), Err(PayError::Foreign(foreign.sponsor)));
+    }
+
+    #[test]
+    fn a_cancellation_is_a_call_of_the_token_that_names_the_payer_and_the_nonce() {
+        let payer = SigningKey::from_slice(&[5; 32]).unwrap();
+        let intent = carried(&payer).intent;
+        let signature = signed_by(&payer, &cancellation_digest(&intent).unwrap()).to_vec();
+        let carried = Carried::Cancellation(SignedIntent { intent: intent.clone(), signature: signature.clone() });
+        let wanted = Carrier { sponsor: Address::Evm([6; 20]), carried, nonce: 1, gas_limit: 2, max_fee: 3, tip: 1 };
+        let (raw, _) = carrier(&wanted).unwrap().signed(&[27; 65]);
+        let read = TxEnvelope::decode_2718_exact(&raw).unwrap();
+        assert!(read.is_eip1559());
+        assert_eq!((read.to(), read.value()), (Some(Plain::repeat_byte(3)), U256::ZERO));
+        let data = read.input();
+        assert_eq!(data.len(), 4 + 5 * 32);
+        assert_eq!(data[4 + 12..4 + 32], intent.payer.as_bytes()[..]);
+        assert_eq!(data[4 + 32..4 + 2 * 32], intent.key().evm_nonce());
+        assert_eq!((data[4 + 3 * 32 - 1], &data[4 + 3 * 32..]), (signature[64], &signature[..64]));
+        assert_ne!(cancellation_digest(&intent).unwrap(), intent_digest(&intent).unwrap());
+    }
+
+    #[test]
+    fn clearings_stand_beside_a_call_of_the_sponsor_itself_and_name_no_code() {
+        let sponsor = Address::Evm([6; 20]);
+        let clearing = |wallet: u8, nonce, chain_ref: &str| {
+            let key = SigningKey::from_slice(&[wallet; 32]).unwrap();
+            let wallet = Address::Evm(Plain::from_private_key(&key).into());
+            let authorization = Authorization::clearing(chain_ref.to_owned(), wallet, nonce);
+            let signature = signed_by(&key, &authorization_digest(&authorization).unwrap()).to_vec();
+            SignedAuthorization { authorization, signature }
+        };
+        let of = |clearings: Vec<SignedAuthorization>| {
+            let carried = Carried::Clearings(clearings);
+            carrier(&Carrier { sponsor, carried, nonce: 1, gas_limit: 2, max_fee: 3, tip: 1 })
+        };
+        let clearings = vec![clearing(7, 3, "eip155:8453"), clearing(8, 0, "eip155:8453")];
+        let (raw, _) = of(clearings.clone()).unwrap().signed(&[27; 65]);
+        let read = TxEnvelope::decode_2718_exact(&raw).unwrap();
+        assert_eq!((read.to(), read.value(), read.input().len()), (Some(Plain::repeat_byte(6)), U256::ZERO, 0));
+        let tuples = read.authorization_list().unwrap();
+        for (tuple, clearing) in tuples.iter().zip(&clearings) {
+            let authority = tuple.recover_authority().unwrap();
+            assert_eq!(
+                (Address::Evm(authority.into()), tuple.nonce),
+                (clearing.authorization.wallet, clearing.authorization.nonce)
+            );
+            assert_eq!((tuple.address, tuple.chain_id), (Plain::ZERO, U256::from(8453)));
+        }
+        assert_eq!(tuples.len(), 2);
+        let (mut foreign, mut acting) = (clearings.clone(), clearings);
+        foreign.push(clearing(9, 0, "eip155:1"));
+        acting[0].authorization.implementation = Address::Evm([0x63; 20]);
+        assert_eq!([of(Vec::new()), of(foreign), of(acting)], [const { Err(PayError::Clearings) }; 3]);
+        assert_eq!(
+            of(vec![SignedAuthorization {
+                authorization: Authorization::clearing("eip155:0".to_owned(), sponsor, 0),
+                signature: vec![27; 65]
+            }]),
+            Err(PayError::EveryChain)
+        );
     }
 }

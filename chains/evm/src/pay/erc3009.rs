@@ -11,8 +11,11 @@ use crate::pay::{PayError, SIGNATURE_LEN, address_word, chain_id, contract, evm,
 const DOMAIN: &str = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)";
 const AUTHORIZATION: &str = "TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,\
                              uint256 validBefore,bytes32 nonce)";
+const CANCELLATION: &str = "CancelAuthorization(address authorizer,bytes32 nonce)";
 /// `transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)`.
 const TRANSFER_WITH_AUTHORIZATION: [u8; 4] = [0xe3, 0xee, 0x16, 0x0e];
+/// `cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)`.
+const CANCEL_AUTHORIZATION: [u8; 4] = [0x5a, 0x04, 0x9a, 0x70];
 /// `authorizationState(address,bytes32)`: whether the nonce was used or cancelled.
 const AUTHORIZATION_STATE: [u8; 4] = [0xe9, 0x4a, 0x01, 0x02];
 /// `DOMAIN_SEPARATOR()`.
@@ -20,7 +23,12 @@ pub(crate) const DOMAIN_SEPARATOR: [u8; 4] = [0x36, 0x44, 0xe5, 0x15];
 
 /// What the payer's key signs (EIP-712), for a token whose domain has this name and version.
 pub(super) fn digest(intent: &Intent, name: &str, version: &str) -> Result<[u8; 32], PayError> {
-    Ok(of_words(&domain_separator(intent, name, version)?, &authorization(intent)?))
+    Ok(of_words(&domain_separator(intent, name, version)?, AUTHORIZATION, &authorization(intent)?))
+}
+
+/// What the payer's key signs so that the intent's nonce pays nothing any more.
+pub(super) fn cancellation_digest(intent: &Intent, name: &str, version: &str) -> Result<[u8; 32], PayError> {
+    Ok(of_words(&domain_separator(intent, name, version)?, CANCELLATION, &used(intent)?))
 }
 
 /// What scopes the signature: the token, on its chain, under its own name.
@@ -36,11 +44,20 @@ pub(crate) fn domain_separator(intent: &Intent, name: &str, version: &str) -> Re
 
 /// The call that anybody may make with the payer's signature.
 pub(crate) fn call_data(signed: &SignedIntent) -> Result<Vec<u8>, PayError> {
-    let length = signed.signature.len();
-    let signature = <&[u8; SIGNATURE_LEN]>::try_from(signed.signature.as_slice());
-    let (r, s, v) = parts(signature.map_err(|_| PayError::SignatureLength(length))?);
-    let mut data = TRANSFER_WITH_AUTHORIZATION.to_vec();
-    data.extend(authorization(&signed.intent)?.as_flattened());
+    signed_call(TRANSFER_WITH_AUTHORIZATION, &authorization(&signed.intent)?, &signed.signature)
+}
+
+/// The call that anybody may make with the payer's signature of a cancellation.
+pub(crate) fn cancellation_data(signed: &SignedIntent) -> Result<Vec<u8>, PayError> {
+    signed_call(CANCEL_AUTHORIZATION, &used(&signed.intent)?, &signed.signature)
+}
+
+fn signed_call(selector: [u8; 4], words: &[[u8; 32]], signature: &[u8]) -> Result<Vec<u8>, PayError> {
+    let length = signature.len();
+    let signature = <&[u8; SIGNATURE_LEN]>::try_from(signature).map_err(|_| PayError::SignatureLength(length))?;
+    let (r, s, v) = parts(signature);
+    let mut data = selector.to_vec();
+    data.extend(words.as_flattened());
     data.extend([number_word(v.into()), r, s].as_flattened());
     Ok(data)
 }
@@ -48,8 +65,13 @@ pub(crate) fn call_data(signed: &SignedIntent) -> Result<Vec<u8>, PayError> {
 /// Asks the token whether the intent's nonce is used.
 pub(crate) fn state_data(intent: &Intent) -> Result<Vec<u8>, PayError> {
     let mut data = AUTHORIZATION_STATE.to_vec();
-    data.extend([address_word(evm(&intent.payer)?), intent.key().evm_nonce()].as_flattened());
+    data.extend(used(intent)?.as_flattened());
     Ok(data)
+}
+
+/// What the token counts: whose, and the nonce.
+fn used(intent: &Intent) -> Result<[[u8; 32]; 2], PayError> {
+    Ok([address_word(evm(&intent.payer)?), intent.key().evm_nonce()])
 }
 
 /// from, to, value, validAfter, validBefore, nonce.
@@ -64,10 +86,10 @@ fn authorization(intent: &Intent) -> Result<[[u8; 32]; 6], PayError> {
     ])
 }
 
-fn of_words(domain: &[u8; 32], authorization: &[[u8; 32]; 6]) -> [u8; 32] {
+fn of_words(domain: &[u8; 32], kind: &str, words: &[[u8; 32]]) -> [u8; 32] {
     let mut message = vec![0x19, 0x01];
     message.extend(domain);
-    message.extend(hashed(&[&[keccak256(AUTHORIZATION).0], &authorization[..]].concat()));
+    message.extend(hashed(&[&[keccak256(kind).0], words].concat()));
     keccak256(message).0
 }
 
@@ -111,7 +133,7 @@ mod tests {
         let signature = hex!(
             "2d6a7588d6acca505cbf0d9a4a227e0c52c6c34008c8e8986a1283259764173608a2ce6496642e377d6da8dbbf5836e9bd15092f9ecab05ded3d6293af148b571c"
         );
-        assert_eq!(signer_of(&of_words(&domain, &words), &signature), Some(Address::Evm(payer.into())));
+        assert_eq!(signer_of(&of_words(&domain, AUTHORIZATION, &words), &signature), Some(Address::Evm(payer.into())));
     }
 
     #[test]
@@ -120,6 +142,7 @@ mod tests {
             "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)";
         let functions = [
             (transfer, TRANSFER_WITH_AUTHORIZATION),
+            ("cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)", CANCEL_AUTHORIZATION),
             ("authorizationState(address,bytes32)", AUTHORIZATION_STATE),
             ("DOMAIN_SEPARATOR()", DOMAIN_SEPARATOR),
         ];
@@ -129,6 +152,9 @@ mod tests {
         // `TRANSFER_WITH_AUTHORIZATION_TYPEHASH` of FiatToken.
         let kind = b256!("7c7c6cdb67a18743f49ec6fa9b35f50d52ed05cbed4cc592e13b44501c1a2267");
         assert_eq!(keccak256(AUTHORIZATION), kind);
+        // `CANCEL_AUTHORIZATION_TYPEHASH` of the same contract.
+        let kind = b256!("158b0a9edf7a828aad02f63cd515c68ef2f50ba807396f6d12842833a1597429");
+        assert_eq!(keccak256(CANCELLATION), kind);
     }
 
     #[test]

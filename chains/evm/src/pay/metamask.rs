@@ -283,7 +283,7 @@ mod tests {
     use alloy::hex;
     use alloy::primitives::Signature;
     use alloy::signers::k256::ecdsa::SigningKey;
-    use landfall_chain::{Address, Authorization, Carrier, Chain, Route, SignedAuthorization, SignedIntent};
+    use landfall_chain::{Address, Authorization, Carried, Carrier, Chain, Route, SignedAuthorization, SignedIntent};
     use serde_json::Value;
 
     use super::*;
@@ -348,10 +348,10 @@ mod tests {
             assert_eq!(of_wallet, bytes_of(&case["authorization"]));
             let authorization = SignedAuthorization { authorization, signature: of_wallet };
             for (kind, authorization) in [("type2", None), ("type4", Some(authorization))] {
+                let signed = SignedIntent { intent: intent.clone(), signature: signature.clone() };
                 let unsigned = carrier(&Carrier {
                     sponsor: address(&key(6)),
-                    carried: SignedIntent { intent: intent.clone(), signature: signature.clone() },
-                    authorization: authorization.map(Box::new),
+                    carried: Carried::Payment { signed, authorization: authorization.map(Box::new) },
                     nonce: 7,
                     gas_limit: 91_234,
                     max_fee: 3_000_000_000,

@@ -27,7 +27,7 @@ pub use authorization::authorization_digest;
 pub use carrier::{UnsignedCarrier, carrier};
 
 use alloy::primitives::{Signature, keccak256};
-use landfall_chain::{Address, AssetId, Intent, Route, SignedIntent, U256};
+use landfall_chain::{Address, AssetId, Carried, Intent, Route, SignedAuthorization, U256};
 
 use crate::pay::delegate::CallOf;
 
@@ -57,6 +57,12 @@ pub enum PayError {
     /// The contracts of a delegate read 0 as no deadline at all.
     #[error("an intent without a deadline")]
     NoDeadline,
+    /// Only its deadline ends it.
+    #[error("route {0} has no cancellation that anybody may carry")]
+    NoCancellation(&'static str),
+    /// A transaction that takes away no delegate, or those of two chains.
+    #[error("clearings of no wallet, or of two chains")]
+    Clearings,
     /// A chain id of 0.
     #[error("an authorization for every chain")]
     EveryChain,
@@ -74,12 +80,47 @@ pub fn intent_digest(intent: &Intent) -> Result<[u8; 32], PayError> {
     }
 }
 
-/// The call that carries an intent.
-fn call(signed: &SignedIntent) -> Result<CallOf, PayError> {
-    match &signed.intent.route {
-        Route::Erc3009 { .. } => Ok((contract(&signed.intent.asset)?, erc3009::call_data(signed)?)),
-        Route::Delegate(delegate) => delegate::call(delegate, signed),
-        Route::Guard { .. } => Err(PayError::OtherRoute(signed.intent.route.name())),
+/// What the payer's key signs so that an intent is never paid. A delegate is stopped by a call of the wallet itself alone
+/// (`DelegationManager.disableDelegation`).
+///
+/// # Errors
+/// What only its deadline ends.
+pub fn cancellation_digest(intent: &Intent) -> Result<[u8; 32], PayError> {
+    match &intent.route {
+        Route::Erc3009 { name, version } => erc3009::cancellation_digest(intent, name, version),
+        Route::Delegate(_) | Route::Guard { .. } => Err(PayError::NoCancellation(intent.route.name())),
+    }
+}
+
+/// The call of a sponsor that carries something.
+fn call(sponsor: &Address, carried: &Carried) -> Result<CallOf, PayError> {
+    match carried {
+        Carried::Payment { signed, .. } => match &signed.intent.route {
+            Route::Erc3009 { .. } => Ok((contract(&signed.intent.asset)?, erc3009::call_data(signed)?)),
+            Route::Delegate(delegate) => delegate::call(delegate, signed),
+            Route::Guard { .. } => Err(PayError::OtherRoute(signed.intent.route.name())),
+        },
+        Carried::Cancellation(signed) => match &signed.intent.route {
+            Route::Erc3009 { .. } => Ok((contract(&signed.intent.asset)?, erc3009::cancellation_data(signed)?)),
+            Route::Delegate(_) | Route::Guard { .. } => Err(PayError::NoCancellation(signed.intent.route.name())),
+        },
+        // What stands beside does it all.
+        Carried::Clearings(_) => Ok((evm(sponsor)?, Vec::new())),
+    }
+}
+
+/// What stands beside the call.
+fn authorizations(carried: &Carried) -> Result<Vec<&SignedAuthorization>, PayError> {
+    match carried {
+        Carried::Payment { authorization, .. } => Ok(authorization.as_deref().into_iter().collect()),
+        Carried::Cancellation(_) => Ok(Vec::new()),
+        Carried::Clearings(clearings) => {
+            let of = |it: &SignedAuthorization| it.authorization.is_clearing();
+            let is_one_chain =
+                |it: &SignedAuthorization| Some(it.authorization.chain_ref.as_str()) == carried.chain_ref();
+            let are_good = !clearings.is_empty() && clearings.iter().all(|it| of(it) && is_one_chain(it));
+            are_good.then(|| clearings.iter().collect()).ok_or(PayError::Clearings)
+        }
     }
 }
 

@@ -3,8 +3,9 @@
 use alloy::hex;
 use alloy::primitives::{Address as Plain, B256, Bytes, Log, LogData, U256, keccak256};
 use landfall_chain::{
-    Acting, Address, AssetId, Authorization, BlockSource, Chain, Delegate, Effect, Intent, IntentKey, Mark, Native,
-    Network, PayingChain, Quote, Read, ReadProof, Readiness, Route, SignedAuthorization, SignedIntent, SourceErrorKind,
+    Acting, Address, AssetId, Authorization, BlockSource, Carried, Chain, Delegate, Effect, Intent, IntentKey, Mark,
+    Native, Network, PayingChain, Quote, Read, ReadProof, Readiness, Route, SignedAuthorization, SignedIntent,
+    SourceErrorKind,
 };
 use landfall_evm::{EvmSource, delegate};
 use serde_json::{Value, json};
@@ -286,10 +287,14 @@ async fn t23_what_carrying_takes_is_tried_with_the_authorization_or_with_its_cod
     };
     let beside = SignedAuthorization { authorization, signature: vec![27; 65] };
     let sponsor = Address::Evm([0x5f; 20]);
+    let paid = Carried::Payment { signed: signed(), authorization: Some(Box::new(beside)) };
     let answer = |with_list: Answer, in_place: Answer| {
         live.lie(move |method, params| {
             (method == "eth_estimateGas").then(|| {
                 assert_eq!(params[0]["to"], json!(contracts()[1].to_string()));
+                // The recipient has no code, which makes no difference.
+                let recipient = &params[2][intent().destination.to_string()];
+                assert!(recipient.is_null() || *recipient == json!({ "code": "0x" }));
                 if params[0]["authorizationList"].is_null() {
                     let wallet = intent().payer.to_string();
                     assert_eq!(params[2][wallet]["code"], acting_code());
@@ -314,11 +319,92 @@ async fn t23_what_carrying_takes_is_tried_with_the_authorization_or_with_its_cod
     ];
     for (with_list, in_place, expected) in cases {
         answer(with_list, in_place);
-        assert_eq!(source.quote(&sponsor, &signed(), Some(&beside)).await.unwrap(), expected);
+        assert_eq!(source.quote(&sponsor, &paid).await.unwrap(), expected);
     }
     answer(unknown(), unknown());
-    let error = source.quote(&sponsor, &signed(), Some(&beside)).await.unwrap_err();
+    let error = source.quote(&sponsor, &paid).await.unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::Transient);
+}
+
+/// It takes little from the payer, and all from who pays for the gas: `tx.origin` shows him.
+#[tokio::test]
+async fn a_recipient_that_takes_more_gas_of_a_sponsor_than_it_may_is_not_carried() {
+    let (live, source) = one().await;
+    let paid = Carried::Payment { signed: signed(), authorization: None };
+    let sponsor = Address::Evm([0x5f; 20]);
+    let cases = [
+        (400_000, Quote::Gas(480_000)),
+        (460_000, Quote::Gas(552_000)),
+        (
+            460_001,
+            Quote::Refused(format!(
+                "a payment to {} takes 300001 gas of a sponsor, and may take 300000",
+                intent().destination
+            )),
+        ),
+    ];
+    for (takes, expected) in cases {
+        live.lie(move |method, params| {
+            let is_bare = params[2][intent().destination.to_string()]["code"] == json!("0x");
+            let gas = if is_bare { 160_000 } else { takes };
+            (method == "eth_estimateGas").then(|| Ok(json!(format!("{gas:#x}"))))
+        });
+        assert_eq!(source.quote(&sponsor, &paid).await.unwrap(), expected, "{takes}");
+    }
+    // A token's recipient runs no code, so it is asked once.
+    live.take_calls();
+    let token = Intent { asset: AssetId::Token(Address::Evm([3; 20])), ..intent() };
+    let signed = SignedIntent { intent: token, ..signed() };
+    source.quote(&sponsor, &Carried::Payment { signed, authorization: None }).await.unwrap();
+    assert_eq!(live.take_calls().iter().filter(|(method, _)| method == "eth_estimateGas").count(), 1);
+}
+
+#[tokio::test]
+async fn whether_a_delegate_is_to_be_taken_away_follows_from_the_code_and_the_nonce_on_the_chain() {
+    let (live, source) = one().await;
+    let wallet = intent().payer;
+    let code = |code: Value| {
+        live.lie(move |method, _| match method {
+            "eth_getCode" => Some(Ok(code.clone())),
+            "eth_getTransactionCount" => Some(Ok(json!("0x8"))),
+            _ => None,
+        });
+    };
+    code(acting_code());
+    let clearing = Authorization::clearing("eip155:1".to_owned(), wallet, 8);
+    assert_eq!(source.delegated(&wallet).await.unwrap(), Some(8));
+    for nothing in [json!("0x"), json!("0x00"), json!(format!("0xef0100{}", "57".repeat(20)))] {
+        code(nothing);
+        assert_eq!(source.delegated(&wallet).await.unwrap(), None);
+    }
+    let ledger = mint::chain(1, (1..=30).map(|nonce| vec![Tx { nonce, value: 1, ..Tx::default() }]).collect());
+    let at = Ledger::of(ledger).up_to(30, Some(20)).reference(20);
+    for (code, expected) in [(acting_code(), true), (json!("0x"), false)] {
+        live.lie(move |method, params| {
+            (method == "eth_getCode").then(|| {
+                assert_eq!(params, &json!([wallet.to_string(), { "blockHash": at.hash.to_string() }]));
+                Ok(code.clone())
+            })
+        });
+        assert_eq!(source.is_delegated(&wallet, &at).await.unwrap(), expected);
+    }
+    // What a node that ignores authorizations says of them is no answer.
+    let signed = SignedAuthorization { authorization: clearing, signature: vec![27; 65] };
+    let (sponsor, carried) = (Address::Evm([0x5f; 20]), Carried::Clearings(vec![signed; 2]));
+    let answer = |with: u64| {
+        live.lie(move |method, params| {
+            (method == "eth_estimateGas").then(|| {
+                assert_eq!(params[0]["to"], params[0]["from"]);
+                let list = params[0]["authorizationList"].as_array();
+                let gas = list.map_or(21_000, |list| if list.len() == 2 { with } else { 1 });
+                Ok(json!(format!("{gas:#x}")))
+            })
+        });
+    };
+    answer(71_000);
+    assert_eq!(source.quote(&sponsor, &carried).await.unwrap(), Quote::Gas(85_200));
+    answer(21_000);
+    assert_eq!(source.quote(&sponsor, &carried).await.unwrap_err().kind, SourceErrorKind::Transient);
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use alloy::hex;
 use alloy::primitives::keccak256;
 use landfall_chain::{
-    Address, AssetId, BlockHash, BlockRef, BroadcastResponse, Carrier, Chain, EndpointState, FeeMarket, Intent,
-    Network, PayingChain, Quote, Readiness, Route, SignedIntent, SourceErrorKind, TxId, U256, Unpayable,
+    Address, AssetId, BlockHash, BlockRef, BroadcastResponse, Carried, Carrier, Chain, EndpointState, FeeMarket,
+    Intent, Network, PayingChain, Quote, Readiness, Route, SignedIntent, SourceErrorKind, TxId, U256, Unpayable,
 };
 use landfall_evm::{EvmSource, network, pay};
 use serde_json::{Value, json};
@@ -39,6 +39,10 @@ fn intent() -> Intent {
 
 fn signed() -> SignedIntent {
     SignedIntent { intent: intent(), signature: vec![27; 65] }
+}
+
+fn paid() -> Carried {
+    Carried::Payment { signed: signed(), authorization: None }
 }
 
 fn refused(message: &str) -> Answer {
@@ -218,16 +222,18 @@ async fn what_is_no_intent_of_this_chain_is_refused_for_good_and_asks_nobody() {
     first.take_calls();
     for intent in cases {
         let signed = SignedIntent { intent: intent.clone(), signature: vec![27; 65] };
+        let carried = Carried::Payment { signed, authorization: None };
         for error in [
             source.readiness(&intent).await.unwrap_err(),
-            source.quote(&SPONSOR, &signed, None).await.unwrap_err(),
+            source.quote(&SPONSOR, &carried).await.unwrap_err(),
             source.is_used(&intent, &at()).await.unwrap_err(),
         ] {
             assert_eq!(error.kind, SourceErrorKind::Permanent, "{error}");
         }
     }
     let short = SignedIntent { signature: vec![27; 64], ..signed() };
-    let error = source.quote(&SPONSOR, &short, None).await.unwrap_err();
+    let short = Carried::Payment { signed: short, authorization: None };
+    let error = source.quote(&SPONSOR, &short).await.unwrap_err();
     assert_eq!(error.to_string(), "ETHEREUM_MAINNET: a signature of 64 bytes; r, s and v are 65");
     for live in [first, second] {
         let asked = live.take_calls();
@@ -250,11 +256,10 @@ async fn a_carrier_may_use_a_fifth_more_than_it_was_estimated_to_take_and_never_
     ];
     for (gas, expected) in cases {
         answers(&first, "eth_estimateGas", Ok(json!(gas)));
-        assert_eq!(source.quote(&SPONSOR, &signed(), None).await.unwrap(), expected, "{gas}");
+        assert_eq!(source.quote(&SPONSOR, &paid()).await.unwrap(), expected, "{gas}");
     }
     let asked = calls(&first, "eth_estimateGas").remove(0);
-    let (carried, authorization) = (signed(), None);
-    let carrier = Carrier { sponsor: SPONSOR, carried, authorization, nonce: 0, gas_limit: 1, max_fee: 1, tip: 1 };
+    let carrier = Carrier { sponsor: SPONSOR, carried: paid(), nonce: 0, gas_limit: 1, max_fee: 1, tip: 1 };
     let raw = hex::encode(pay::carrier(&carrier).unwrap().signed(&[27; 65]).0);
     assert!(raw.contains(&asked[0]["data"].as_str().unwrap()[2..]), "the call that the carrier makes");
     assert_eq!((&asked[0]["from"], &asked[0]["to"]), (&json!(SPONSOR.to_string()), &json!(TOKEN.to_string())));
@@ -266,15 +271,15 @@ async fn a_revert_is_an_answer_and_a_node_that_fails_is_none() {
     let (first, second, source) = two().await;
     let used = "execution reverted: FiatTokenV2: authorization is used or canceled";
     answers(&first, "eth_estimateGas", Err((3, used.to_owned())));
-    assert_eq!(source.quote(&SPONSOR, &signed(), None).await.unwrap(), Quote::Refused(used.to_owned()));
+    assert_eq!(source.quote(&SPONSOR, &paid()).await.unwrap(), Quote::Refused(used.to_owned()));
     answers(&first, "eth_estimateGas", refused("gas required exceeds allowance (0)"));
-    assert!(matches!(source.quote(&SPONSOR, &signed(), None).await.unwrap(), Quote::Refused(_)));
+    assert!(matches!(source.quote(&SPONSOR, &paid()).await.unwrap(), Quote::Refused(_)));
     for live in [&first, &second] {
         answers(live, "eth_estimateGas", refused("header not found"));
     }
-    assert_eq!(source.quote(&SPONSOR, &signed(), None).await.unwrap_err().kind, SourceErrorKind::Transient);
+    assert_eq!(source.quote(&SPONSOR, &paid()).await.unwrap_err().kind, SourceErrorKind::Transient);
     answers(&second, "eth_estimateGas", Ok(json!("0x64")));
-    assert_eq!(source.quote(&SPONSOR, &signed(), None).await.unwrap(), Quote::Gas(120), "another one is asked");
+    assert_eq!(source.quote(&SPONSOR, &paid()).await.unwrap(), Quote::Gas(120), "another one is asked");
     assert_trusted(&source);
 }
 

@@ -11,9 +11,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
-    Acting, Address, AssetId, BlockRef, BlockSource, BroadcastResponse, FeeMarket, GuardQuote, GuardTerms, Guarded,
-    Intent, Maker, Mark, PayingChain, Proof, Quote, Read, Readiness, Route, SignedAuthorization, SignedIntent,
-    SourceError, TxId, U256, Unpayable,
+    Acting, Address, AssetId, BlockRef, BlockSource, BroadcastResponse, Carried, FeeMarket, GuardQuote, GuardTerms,
+    Guarded, Intent, Maker, Mark, PayingChain, Proof, Quote, Read, Readiness, Route, SourceError, TxId, U256,
+    Unpayable,
 };
 use landfall_rpc::{Call, Need};
 use serde::Deserialize;
@@ -81,13 +81,16 @@ impl PayingChain for SolanaSource {
         Ok(Acting::Already)
     }
 
-    async fn quote(
-        &self,
-        _: &Address,
-        intent: &SignedIntent,
-        _: Option<&SignedAuthorization>,
-    ) -> Result<Quote, SourceError> {
-        let error = PayError::OtherRoute(intent.intent.route.name());
+    async fn delegated(&self, _: &Address) -> Result<Option<u64>, SourceError> {
+        Ok(None)
+    }
+
+    async fn is_delegated(&self, _: &Address, _: &BlockRef) -> Result<bool, SourceError> {
+        Ok(false)
+    }
+
+    async fn quote(&self, _: &Address, carried: &Carried) -> Result<Quote, SourceError> {
+        let error = PayError::OtherRoute(carried.intent().map_or("clearing", |intent| intent.route.name()));
         Err(SolanaError::NoPayment { chain: self.pool.chain(), error }.into())
     }
 
