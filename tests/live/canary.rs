@@ -490,6 +490,7 @@ fn send(reported: &mut Output) {
     reported.run(&["transfer", "cancel", unknown, "--reason", "live"], 2);
     // There is no signer.
     reported.run(&[&["account", "sweep", "nobody", "--asset", "ETH"][..], &there].concat(), 2);
+    reported.run(&[&["account", "release", "nobody"][..], &WHY].concat(), 2);
 }
 
 /// Policies on transfers.

@@ -74,9 +74,10 @@ impl std::fmt::Display for Tally {
 }
 
 /// What a bounded run may have none of.
-const RARE: [&str; 4] = ["dropped NEVER_SIGNED", "failed CANCELLED", "failed SIMULATION_FAILED", "healed"];
+const RARE: [&str; 5] =
+    ["dropped NEVER_SIGNED", "failed ACCOUNT_NOT_ACTIVE", "failed CANCELLED", "failed SIMULATION_FAILED", "healed"];
 /// All that has to happen in a full or bounded run, in the order of the alphabet.
-const HAPPENS: [&str; 37] = [
+const HAPPENS: [&str; 41] = [
     "accepted",
     "blocks",
     "cancelled",
@@ -85,6 +86,7 @@ const HAPPENS: [&str; 37] = [
     "crashes",
     "dropped NEVER_SIGNED",
     "dropped WINDOW_ELAPSED",
+    "failed ACCOUNT_NOT_ACTIVE",
     "failed CANCELLED",
     "failed SIMULATION_FAILED",
     "failed ticks",
@@ -98,6 +100,8 @@ const HAPPENS: [&str; 37] = [
     "money gone",
     "more than one attempt",
     "never signed",
+    "not ours alone",
+    "ours alone",
     "paid by a later attempt",
     "payments displaced",
     "quarantined sponsors",
@@ -112,6 +116,7 @@ const HAPPENS: [&str; 37] = [
     "signer away",
     "stores set back",
     "time leaps",
+    "wallets released",
     "with a rival",
     "with gaps filled",
 ];
