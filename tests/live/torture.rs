@@ -27,7 +27,8 @@ const RUNS: u64 = 2;
 const RUNS_FULL: u64 = 25;
 const DECIMALS: u8 = 6;
 /// How long nothing may come further before the test gives up.
-const STANDSTILL_MAX: Duration = Duration::from_secs(150);
+const STANDSTILL_MAX: Duration = Duration::from_secs(400);
+const LANDING_TIME: Duration = Duration::from_secs(60);
 /// Beyond every deadline that can have been signed.
 const LEAP_SECS: u64 = 400;
 const LEAPS_MAX: u32 = 3;
@@ -326,7 +327,11 @@ impl Run<'_> {
             }
             assert!(begun.elapsed() < STANDSTILL_MAX, "{nth} is not taken: {}", self.bench.log());
         }
-        for _ in 0..6 {
+        // What was handed over lands first: it is given up only when its window is over by our own clock, too.
+        let begun = Instant::now();
+        while begun.elapsed() < LANDING_TIME
+            && self.everywhere(&apis).await.iter().any(|transfer| transfer["status"] == "SUBMITTED")
+        {
             self.proxy.mine(&self.bench.stage.node).await;
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
@@ -409,7 +414,10 @@ impl Run<'_> {
         self.assert_announced(&ends).await;
         self.assert_ledger(had, disaster).await;
         for incident in lines(&self.bench.stage.ok(&["incident", "list", "--json"])) {
-            assert_eq!(incident["kind"], "store_behind", "{disaster:?}: {incident}");
+            // Where the journal is gone too, nothing says any more that we sent what a sponsor has sent.
+            let is_expected = incident["kind"] == "store_behind"
+                || matches!(disaster, Disaster::BothSetBack) && incident["kind"] == "foreign_spend";
+            assert!(is_expected, "{disaster:?}: {incident}");
         }
     }
 
