@@ -113,7 +113,7 @@ fn statements_keep_to_the_portable_subset() {
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
 const HOT: [(&str, &str); 76] = [
     ("attempts::OF_CLEARING", "INDEX transfer_attempts_transfer"),
-    ("clearings::WANTED", "INDEX transfers_open"),
+    ("clearings::WANTED", "INDEX transfers_unfinished"),
     ("clearings::TUPLES", "SEARCH c USING"),
     ("clearings::BEARERS", "INDEX authorizations_carried_by"),
     ("accounts::OWNERS", "SEARCH w USING"),
