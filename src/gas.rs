@@ -107,6 +107,8 @@ pub enum Cause {
     SecondCarrier,
     /// It brought an account's own money together.
     Sweep,
+    /// It took back what guards hold.
+    Reclaim,
 }
 
 /// To whom a cost goes.
@@ -300,7 +302,7 @@ impl Cause {
         match self {
             Cause::Carrier | Cause::RevertedCarrier => Bearer::Customer,
             // We sent it beside the one that paid, or for ourselves.
-            Cause::SecondCarrier | Cause::Sweep => Bearer::Platform,
+            Cause::SecondCarrier | Cause::Sweep | Cause::Reclaim => Bearer::Platform,
         }
     }
 }
@@ -454,7 +456,7 @@ mod tests {
             assert_eq!(Cause::of(tx, number, paid), cause);
             assert_eq!(cause.bearer(), bearer, "{cause:?}");
         }
-        assert_eq!(Cause::Sweep.bearer(), Bearer::Platform);
+        assert_eq!([Cause::Sweep, Cause::Reclaim].map(Cause::bearer), [Bearer::Platform; 2]);
     }
 
     #[test]

@@ -10,15 +10,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use coins_bip32::ecdsa::SigningKey;
 use ed25519_dalek::Signer as _;
 use landfall_chain::{
-    Address, Authorization, Carrier, Guarded, Intent, JournalPage, KeyPath, Refusal, Route, SIGN_REQUESTS_MAX,
+    Address, Authorization, Carrier, Guarded, Intent, JournalPage, KeyPath, Reclaim, Refusal, Route, SIGN_REQUESTS_MAX,
     SignRequest, Signed, Signer, SignerUnavailable, Signing, with_causes,
 };
 use landfall_evm::pay::{UnsignedCarrier, authorization_digest, carrier as unsigned_carrier, intent_digest, signer_of};
-use landfall_solana::pay::{UnsignedGuarded, guarded as unsigned_guarded};
+use landfall_solana::pay::{UnsignedGuarded, UnsignedReclaim, guarded as unsigned_guarded, reclaim as unsigned_reclaim};
 
 use crate::journal::{Draft, Journal, Seen};
 use crate::keys::evm_address;
-use crate::policy::{Known, KnownGuarded, Policy};
+use crate::policy::{Known, KnownGuard, KnownGuarded, Policy};
 use crate::{Keystore, KeystoreError, Passphrase};
 
 /// `v` of a signature whose point has an even y; one more where it is odd.
@@ -62,6 +62,12 @@ enum Ready {
         /// Of the sponsor and of the payer.
         keys: Box<[ed25519_dalek::SigningKey; 2]>,
         tx: UnsignedGuarded,
+    },
+    Reclaim {
+        seq: u64,
+        /// Of all who sign it, in their order.
+        keys: Vec<ed25519_dalek::SigningKey>,
+        tx: UnsignedReclaim,
     },
 }
 
@@ -129,7 +135,7 @@ impl Inner {
         let ready: Vec<_> = requests.iter().map(|request| self.stage(&mut journal, request, now)).collect();
         journal.commit().map_err(|error| SignerUnavailable(with_causes(&error)))?;
         drop(journal);
-        Ok(ready.into_iter().map(|ready| Ok(ready?.sign())).collect())
+        Ok(ready.into_iter().map(|ready| ready?.sign()).collect())
     }
 
     fn journal(&self, chain_ref: &str, behind: u64) -> Result<JournalPage, SignerUnavailable> {
@@ -146,6 +152,7 @@ impl Inner {
             }
             SignRequest::Carrier { path, carrier } => self.stage_carrier(journal, path, carrier, now),
             SignRequest::Guarded { path, payer, guarded } => self.stage_guarded(journal, [path, payer], guarded, now),
+            SignRequest::Reclaim { path, payers, reclaim } => self.stage_reclaim(journal, (path, payers), reclaim, now),
         }
     }
 
@@ -228,11 +235,42 @@ impl Inner {
         let intent = journal.seen(&Draft::of_intent(payer_path, &guarded.intent, now));
         let draft = |intent_seq| Draft::of_guarded(path, guarded, intent_seq, now);
         let is_signed = matches!(intent, Seen::Same { seq } if journal.seen(&draft(seq)) != Seen::Never);
-        let known = KnownGuarded { sponsor: address(&sponsor), payer: address(&payer), intent, is_signed };
+        let is_reclaimed = matches!(intent, Seen::Same { seq } if journal.is_reclaimed(seq));
+        let known = KnownGuarded { sponsor: address(&sponsor), payer: address(&payer), intent, is_signed, is_reclaimed };
         let intent_seq = self.policy.judge_guarded([path, payer_path], guarded, &known, now)?;
         let tx = unsigned_guarded(guarded).map_err(|error| Refusal(error.to_string()))?;
         let seq = staged(journal, draft(intent_seq))?;
         Ok(Ready::Guarded { seq, keys: Box::new([sponsor, payer]), tx })
+    }
+
+    fn stage_reclaim(
+        &self,
+        journal: &mut Journal,
+        (path, payers): (&KeyPath, &[KeyPath]),
+        reclaim: &Reclaim,
+        now: u64,
+    ) -> Result<Ready, Refusal> {
+        let key = |path: &KeyPath| self.keystore.keys.solana(path).map_err(|error| Refusal(error.to_string()));
+        let address = |key: &ed25519_dalek::SigningKey| Address::Solana(key.verifying_key().to_bytes());
+        let sponsor = key(path)?;
+        let payer_keys: Vec<ed25519_dalek::SigningKey> = payers.iter().map(key).collect::<Result<_, _>>()?;
+        let guards = reclaim.guards.iter().zip(payers).zip(&payer_keys);
+        let known: Vec<KnownGuard> = guards
+            .map(|(((intent, _), path), key)| KnownGuard {
+                payer: address(key),
+                intent: journal.seen(&Draft::of_intent(path, intent, now)),
+            })
+            .collect();
+        let entries = self.policy.judge_reclaim((path, address(&sponsor)), payers, reclaim, &known, now)?;
+        let tx = unsigned_reclaim(reclaim).map_err(|error| Refusal(error.to_string()))?;
+        let all: Vec<ed25519_dalek::SigningKey> = payer_keys.into_iter().chain([sponsor]).collect();
+        let of = |signer: &[u8; 32]| all.iter().find(|key| key.verifying_key().to_bytes() == *signer).cloned();
+        let keys: Vec<ed25519_dalek::SigningKey> = tx.signers().iter().filter_map(of).collect();
+        if keys.len() != tx.signers().len() {
+            return Err(Refusal("another key must sign it".to_owned()));
+        }
+        let seq = staged(journal, Draft::of_reclaim(path, reclaim, &entries, now))?;
+        Ok(Ready::Reclaim { seq, keys, tx })
     }
 
     fn key(&self, path: &KeyPath) -> Result<SigningKey, Refusal> {
@@ -247,8 +285,8 @@ impl fmt::Debug for Inner {
 }
 
 impl Ready {
-    fn sign(self) -> Signed {
-        match self {
+    fn sign(self) -> Result<Signed, Refusal> {
+        Ok(match self {
             Ready::Digest { seq, key, digest } => Signed { bytes: signature(&key, &digest).to_vec(), tx: None, seq },
             Ready::Carrier { seq, key, tx } => {
                 let signature = signature(&key, &tx.digest());
@@ -261,7 +299,12 @@ impl Ready {
                 let (bytes, id) = tx.signed(&by_sponsor, &by_payer);
                 Signed { bytes, tx: Some(id), seq }
             }
-        }
+            Ready::Reclaim { seq, keys, tx } => {
+                let signatures: Vec<[u8; 64]> = keys.iter().map(|key| key.sign(tx.message()).to_bytes()).collect();
+                let signed = tx.signed(&signatures).ok_or_else(|| Refusal("another key must sign it".to_owned()))?;
+                Signed { bytes: signed.0, tx: Some(signed.1), seq }
+            }
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use landfall_chain::{
     AccountState, Acting, Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef,
     BlockSource, BroadcastResponse, Chain, Delegate, Endpoints, Family, Fate, FeeMarket, Found, GuardQuote, Header,
-    HoldingSource, Holdings, Intent, Maker, Mark, Network, Payer, PayingChain, Quote, Read, ReadProof, Readiness,
+    HoldingSource, Holdings, Intent, Maker, Mark, Network, Payer, PayingChain, Quote, Read, ReadProof, Readiness, ReclaimQuote,
     Search, Searching, SignedAuthorization, SignedIntent, SourceError, Tip, TxId, TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
@@ -242,6 +242,15 @@ impl PayingChain for AnyChain {
         recent: &BlockRef,
     ) -> Result<GuardQuote, SourceError> {
         each!(self, source => source.guard_quote(sponsor, intent, recent).await)
+    }
+
+    async fn reclaim_quote(
+        &self,
+        sponsor: &Address,
+        intents: &[Intent],
+        recent: &BlockRef,
+    ) -> Result<ReclaimQuote, SourceError> {
+        each!(self, source => source.reclaim_quote(sponsor, intents, recent).await)
     }
 
     async fn nonce_at(&self, address: &Address, at: Option<&BlockRef>) -> Result<u64, SourceError> {

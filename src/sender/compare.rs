@@ -16,7 +16,7 @@ use crate::incident::{Incident, IncidentKind};
 use crate::sender::report::ASKED_TIME_MAX;
 use crate::sender::{SendError, Sender, recover};
 use crate::store::journals::{self, Compared};
-use crate::store::{Connection, StoreError, Tx, attempts, authorizations, incidents, sponsors, transfers};
+use crate::store::{Connection, StoreError, Tx, attempts, authorizations, guards, incidents, sponsors, transfers};
 use crate::time::{Clock, Timestamp};
 use crate::transfer::{RECOVERY_TIME, TransferId};
 
@@ -154,7 +154,7 @@ impl<C: PayingChain> Sender<C> {
         let chain = self.network.chain;
         let deadline = |entry: &&Journaled| match entry {
             Journaled::Intent { deadline, .. } => Some(Timestamp::from_secs(*deadline)),
-            Journaled::Authorization(_) | Journaled::Carrier { .. } => None,
+            Journaled::Authorization(_) | Journaled::Carrier { .. } | Journaled::Reclaim { .. } => None,
         };
         let latest = missing.iter().filter_map(deadline).max();
         let what = format!(
@@ -199,6 +199,7 @@ async fn is_on_record(connection: &mut impl Connection, chain: Chain, entry: &Jo
         Journaled::Carrier { transfer_id, sponsor, nonce } => {
             attempts::is_recorded(connection, chain, id_of(transfer_id), (sponsor, *nonce)).await
         }
+        Journaled::Reclaim { sponsor, blockhash } => guards::is_recorded(connection, chain, (sponsor, blockhash)).await,
     }
 }
 
@@ -217,6 +218,8 @@ async fn put_on_record(tx: &mut Tx, chain: Chain, entry: &Journaled, now: Timest
             Some(nonce) => sponsors::journaled(tx, chain, sponsor, *nonce).await,
             None => Ok(()),
         },
+        // That its guards are there no more is seen when they are to be taken back.
+        Journaled::Reclaim { .. } => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sends transfers of one chain: signs what was accepted, lets a sponsor carry it, and settles it by what blocks show.
 //!
 //! A tick, one after the other: recover where the store may be an old copy (`compare`, `recover`), settle by marks (`settle`),
-//! sign (`sign`), carry (`carry`, `guarded`), prove what ran out of time (`expire`). One process at a time does so, under a lease.
+//! sign (`sign`), carry (`carry`, `guarded`), prove what ran out of time (`expire`), take back guards (`reclaim`). One process at a time does so, under a lease.
 //!
 //! Promises:
 //! - What is signed or sent is on record before. After a crash the same bytes are sent, or the same fields signed, again.
@@ -18,6 +18,7 @@ mod guarded;
 mod new_accounts;
 mod open;
 mod plan;
+mod reclaim;
 mod recover;
 mod report;
 mod settle;
@@ -35,6 +36,7 @@ use tracing::{info, warn};
 use crate::lease::Turn;
 use crate::sender::compare::Journal;
 use crate::sender::open::Open;
+use crate::sender::reclaim::Reclaims;
 use crate::store::{Db, StoreError, Tx, halts, recoveries};
 use crate::time::{Clock, Pulse, Timestamp};
 use crate::transfer::{Transfer, TransferId};
@@ -74,6 +76,8 @@ pub struct Sender<C> {
     /// When this process last reported that it sends, and when it last asked what sponsors own.
     reported_at: Option<Timestamp>,
     looked_at: Option<Timestamp>,
+    /// Which guards are left alone. To forget it costs requests and fees only.
+    reclaims: Reclaims,
 }
 
 /// What is left alone for a while.
@@ -120,7 +124,8 @@ impl<C: PayingChain> Sender<C> {
         let turn = Turn::new(format!("sender {}", network.chain), owner, LEASE);
         let (journal, rests, landed) = (Journal::default(), HashMap::new(), HashMap::new());
         let (reported_at, looked_at) = (None, None);
-        Sender { chain, db, network, signer, turn, journal, rests, landed, reported_at, looked_at }
+        let reclaims = Reclaims::default();
+        Sender { chain, db, network, signer, turn, journal, rests, landed, reported_at, looked_at, reclaims }
     }
 
     /// One bounded step. `None`: another process sends.
@@ -166,6 +171,7 @@ impl<C: PayingChain> Sender<C> {
             ticked.sent += carried.sent;
         }
         derived?;
+        self.reclaim(may_sign, clock).await?;
         Ok(Some(ticked))
     }
 

@@ -6,11 +6,12 @@
 
 use std::time::Duration;
 
-use landfall_chain::{Chain, PayingChain, Route};
+use landfall_chain::{Chain, PayingChain};
 use tracing::{error, info};
 
 use crate::incident::{Incident, IncidentKind};
 use crate::sender::expire::BLOCKHASH_BLOCKS;
+use crate::sender::reclaim::makes_guards;
 use crate::sender::{SendError, Sender};
 use crate::store::cursors::{self, Cursor};
 use crate::store::marks::{self, Unknown};
@@ -122,7 +123,7 @@ impl<C: PayingChain> Sender<C> {
         {
             reached.time = cursors::time_of(connection, chain, &at).await?;
             // A transaction that makes a guard does not name the deadline, and dies with its blockhash.
-            if self.network.assets.iter().any(|asset| matches!(asset.route, Some(Route::Guard { .. }))) {
+            if makes_guards(&self.network) {
                 reached.higher = Some(cursors::higher_than(connection, chain, at.number, *until).await?);
             }
         }

@@ -185,6 +185,9 @@ pub struct Sending {
     /// For how many new accounts of tokens sponsors pay within a day, for each account of ours. On Solana; the recipient may
     /// take what such an account is made with.
     pub new_accounts_per_day: u32,
+    /// For how long the guard of a paid transfer is kept, by the time of blocks. On Solana; a store that was set back by more
+    /// cannot see by the guard that the transfer was paid.
+    pub guard_retention_hours: u32,
 }
 
 /// The facts of one network.
@@ -216,6 +219,8 @@ impl Sending {
     const FLOOR_TRANSFERS: u128 = 100;
     /// More than an account that pays salaries needs on most days.
     const NEW_ACCOUNTS_PER_DAY: u32 = 20;
+    /// Longer than a weekend: backups of Friday are restored on Monday.
+    const GUARD_RETENTION_HOURS: u32 = 72;
     /// Enough that a block that comes late is no reason.
     const RAISE_AFTER_BLOCKS: u64 = 3;
 
@@ -228,6 +233,7 @@ impl Sending {
             in_flight: Sending::IN_FLIGHT_MAX,
             max_fee: None,
             new_accounts_per_day: Sending::NEW_ACCOUNTS_PER_DAY,
+            guard_retention_hours: Sending::GUARD_RETENTION_HOURS,
         }
     }
 }

@@ -56,15 +56,30 @@ pub enum Quote {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GuardQuote {
     /// These.
-    Terms {
-        /// They.
-        terms: GuardTerms,
-        /// The recipient has no account of the token: the sponsor pays for one.
-        makes_account: bool,
-    },
+    Terms(GuardTerms),
     /// The chain does not know the blockhash: it, or our record, is behind, or on another branch.
     NotYet,
     /// The sponsor owns too little for the fee or the guard.
+    Poor,
+    /// The chain would refuse it now; the node's words, cleaned.
+    Refused(String),
+}
+
+/// What a transaction that takes back guards is made of now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReclaimQuote {
+    /// It would go through.
+    Terms {
+        /// What each guard holds.
+        lamports: Vec<u64>,
+        /// The compute units that it may use.
+        compute_limit: u32,
+    },
+    /// An endpoint reports that these of them, counted from 0, are not there.
+    Absent(Vec<usize>),
+    /// The chain does not know the blockhash: it, or our record, is behind, or on another branch.
+    NotYet,
+    /// The sponsor owns too little for the fee.
     Poor,
     /// The chain would refuse it now; the node's words, cleaned.
     Refused(String),
@@ -136,6 +151,15 @@ pub trait PayingChain: Send + Sync + 'static {
         recent: &BlockRef,
     ) -> impl Future<Output = Result<GuardQuote, SourceError>> + Send;
 
+    /// What a transaction of `sponsor` that takes back the guards of `intents` is made of, on the blockhash of `recent`. Tried
+    /// with everything but signatures. A chain that makes no guards has none.
+    fn reclaim_quote(
+        &self,
+        sponsor: &Address,
+        intents: &[Intent],
+        recent: &BlockRef,
+    ) -> impl Future<Output = Result<ReclaimQuote, SourceError>> + Send;
+
     /// How many transactions `address` has sent, after `at`; without `at`, after the newest block. On Solana, where
     /// nobody counts them, it is always 0.
     fn nonce_at(
@@ -192,6 +216,15 @@ impl<C: PayingChain> PayingChain for Arc<C> {
         recent: &BlockRef,
     ) -> Result<GuardQuote, SourceError> {
         C::guard_quote(self, sponsor, intent, recent).await
+    }
+
+    async fn reclaim_quote(
+        &self,
+        sponsor: &Address,
+        intents: &[Intent],
+        recent: &BlockRef,
+    ) -> Result<ReclaimQuote, SourceError> {
+        C::reclaim_quote(self, sponsor, intents, recent).await
     }
 
     async fn nonce_at(&self, address: &Address, at: Option<&BlockRef>) -> Result<u64, SourceError> {

@@ -3,7 +3,8 @@
 //! Promise: an entry has one form, so that its hash covers each byte of it, and the entry before.
 
 use landfall_chain::{
-    Address, Authorization, Carrier, Family, GuardTerms, Guarded, Intent, Journaled, KeyPath, Route, hash_of,
+    Address, Authorization, BlockHash, Carrier, Family, GuardTerms, Guarded, Intent, Journaled, KeyPath, Reclaim, Route,
+    hash_of,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -23,6 +24,8 @@ pub(super) enum Kind {
     /// A wallet lets a delegate act for it.
     Authorization,
     Carrier,
+    /// A transaction that takes back guards.
+    Reclaim,
 }
 
 /// One entry. The order of the fields is that of the line.
@@ -108,6 +111,17 @@ struct GuardedContent {
     compute_limit: u32,
     compute_price: u64,
     memo: bool,
+    makes_account: bool,
+}
+
+/// `content` of a transaction that takes back guards.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ReclaimContent {
+    sponsor: String,
+    /// The entry of what made each guard, and what it holds.
+    pub(super) guards: Vec<(u64, u64)>,
+    blockhash: String,
+    compute_limit: u32,
 }
 
 /// What is read back of a carrier's content, or of a guarded one's.
@@ -186,7 +200,7 @@ impl Line {
 
     /// `entry` is that of the intent.
     pub(super) fn of_guarded(path: &KeyPath, guarded: &Guarded, entry: u64, at: u64) -> Self {
-        let GuardTerms { blockhash, rent, compute_limit, compute_price, memo } = guarded.terms;
+        let GuardTerms { blockhash, rent, compute_limit, compute_price, memo, makes_account } = guarded.terms;
         let content = raw(&GuardedContent {
             sponsor: guarded.sponsor.to_string(),
             intent: entry,
@@ -195,8 +209,22 @@ impl Line {
             compute_limit,
             compute_price,
             memo,
+            makes_account,
         });
         Line::draft(Kind::Carrier, content, at).about(path, &guarded.intent)
+    }
+
+    /// `entries` are those of the intents.
+    pub(super) fn of_reclaim(path: &KeyPath, reclaim: &Reclaim, entries: &[u64], at: u64) -> Self {
+        let Reclaim { sponsor, guards, blockhash, compute_limit } = reclaim;
+        let content = raw(&ReclaimContent {
+            sponsor: sponsor.to_string(),
+            guards: entries.iter().copied().zip(guards.iter().map(|(_, lamports)| *lamports)).collect(),
+            blockhash: hex::encode(blockhash.0),
+            compute_limit: *compute_limit,
+        });
+        let chain = guards.first().map(|(intent, _)| intent.chain_ref.clone());
+        Line { chain, path: Some(path.to_string()), ..Line::draft(Kind::Reclaim, content, at) }
     }
 
     fn draft(kind: Kind, content: Box<RawValue>, at: u64) -> Self {
@@ -259,6 +287,11 @@ impl Line {
                 let Carried { sponsor, nonce, .. } = serde_json::from_str(self.content.get()).ok()?;
                 Some(Journaled::Carrier { transfer_id: transfer_id()?, sponsor: address(&sponsor)?, nonce })
             }
+            Kind::Reclaim => {
+                let ReclaimContent { sponsor, blockhash, .. } = serde_json::from_str(self.content.get()).ok()?;
+                let blockhash = BlockHash(hex::decode_to_array(blockhash).ok()?);
+                Some(Journaled::Reclaim { sponsor: address(&sponsor)?, blockhash })
+            }
         }
     }
 
@@ -268,6 +301,7 @@ impl Line {
             Kind::Intent => "intent",
             Kind::Authorization => "authorization",
             Kind::Carrier => "carrier",
+            Kind::Reclaim => "reclaim",
         };
         let (seq, at) = (self.seq.to_be_bytes(), self.at.to_be_bytes());
         let deadline = self.deadline.map(u64::to_be_bytes);

@@ -15,7 +15,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use landfall_chain::{Authorization, Carrier, Guarded, Intent, KeyPath};
+use landfall_chain::{Authorization, Carrier, Guarded, Intent, KeyPath, Reclaim};
 use rand::TryRng;
 use rand::rngs::SysRng;
 
@@ -130,6 +130,11 @@ impl Draft {
     pub(crate) fn of_guarded(path: &KeyPath, guarded: &Guarded, intent_seq: u64, at: u64) -> Self {
         Draft(Line::of_guarded(path, guarded, intent_seq, at))
     }
+
+    /// `path` is the sponsor's, and `entries` those of what made the guards.
+    pub(crate) fn of_reclaim(path: &KeyPath, reclaim: &Reclaim, entries: &[u64], at: u64) -> Self {
+        Draft(Line::of_reclaim(path, reclaim, entries, at))
+    }
 }
 
 impl Journal {
@@ -169,6 +174,11 @@ impl Journal {
     /// What is known of it, also by what is staged.
     pub(crate) fn seen(&self, draft: &Draft) -> Seen {
         self.index.seen(&draft.0)
+    }
+
+    /// Whether the guard that the intent of this entry made was taken back, or may have been.
+    pub(crate) fn is_reclaimed(&self, intent: u64) -> bool {
+        self.index.is_reclaimed(intent)
     }
 
     /// Puts it behind all others, in memory. `None` where it contradicts an earlier entry.

@@ -11,6 +11,7 @@ mod heals;
 mod histories;
 mod life;
 mod mistakes;
+mod reclaims;
 mod recovery;
 mod reports;
 mod restore;

@@ -11,7 +11,7 @@ use std::fmt::Display;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
     Acting, Address, Authorization, BlockRef, BroadcastResponse, Delegate, FeeMarket, GuardQuote, Intent, Maker, Mark,
-    PayingChain, Quote, Readiness, Route, SignedAuthorization, SignedIntent, SourceError, TxId, U256, Unpayable,
+    PayingChain, Quote, Readiness, ReclaimQuote, Route, SignedAuthorization, SignedIntent, SourceError, TxId, U256, Unpayable,
 };
 use landfall_rpc::{Answer, Call, Need, NodeError, Raw};
 use serde::Deserialize;
@@ -98,6 +98,10 @@ impl PayingChain for EvmSource {
     async fn guard_quote(&self, _: &Address, intent: &Intent, _: &BlockRef) -> Result<GuardQuote, SourceError> {
         let error = PayError::OtherRoute(intent.route.name());
         Err(EvmError::NoPayment { chain: self.pool().chain(), error }.into())
+    }
+
+    async fn reclaim_quote(&self, _: &Address, _: &[Intent], _: &BlockRef) -> Result<ReclaimQuote, SourceError> {
+        Err(EvmError::NoPayment { chain: self.pool().chain(), error: PayError::OtherRoute(Route::GUARD) }.into())
     }
 
     async fn nonce_at(&self, address: &Address, at: Option<&BlockRef>) -> Result<u64, SourceError> {
