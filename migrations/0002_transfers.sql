@@ -178,6 +178,13 @@ CREATE TABLE recoveries (
     until_us BIGINT NOT NULL
 );
 
+-- Chains whose store was set back, or may have been: up to this block all is on record of the wallets that were watched then.
+-- What a lost store did for others behind it may not be.
+CREATE TABLE set_backs (
+    chain TEXT NOT NULL PRIMARY KEY,
+    number BIGINT NOT NULL
+);
+
 -- The signer whose journal is the one of this store, and how far each chain's sender has compared the two.
 CREATE TABLE signer_journals (
     chain TEXT NOT NULL PRIMARY KEY,

@@ -14,7 +14,9 @@ use landfall_chain::{
     SignRequest, Signed, Signer, SignerUnavailable, Signing, with_causes,
 };
 use landfall_evm::pay::{UnsignedCarrier, authorization_digest, carrier as unsigned_carrier, intent_digest, signer_of};
-use landfall_solana::pay::{UnsignedGuarded, UnsignedReclaim, guarded as unsigned_guarded, reclaim as unsigned_reclaim};
+use landfall_solana::pay::{
+    UnsignedGuarded, UnsignedReclaim, guarded as unsigned_guarded, reclaim as unsigned_reclaim,
+};
 
 use crate::journal::{Draft, Journal, Seen};
 use crate::keys::evm_address;
@@ -236,7 +238,8 @@ impl Inner {
         let draft = |intent_seq| Draft::of_guarded(path, guarded, intent_seq, now);
         let is_signed = matches!(intent, Seen::Same { seq } if journal.seen(&draft(seq)) != Seen::Never);
         let is_reclaimed = matches!(intent, Seen::Same { seq } if journal.is_reclaimed(seq));
-        let known = KnownGuarded { sponsor: address(&sponsor), payer: address(&payer), intent, is_signed, is_reclaimed };
+        let known =
+            KnownGuarded { sponsor: address(&sponsor), payer: address(&payer), intent, is_signed, is_reclaimed };
         let intent_seq = self.policy.judge_guarded([path, payer_path], guarded, &known, now)?;
         let tx = unsigned_guarded(guarded).map_err(|error| Refusal(error.to_string()))?;
         let seq = staged(journal, draft(intent_seq))?;

@@ -12,8 +12,8 @@ use futures_util::future::BoxFuture;
 use landfall_chain::{
     AccountState, Acting, Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef,
     BlockSource, BroadcastResponse, Chain, Delegate, Endpoints, Family, Fate, FeeMarket, Found, GuardQuote, Header,
-    HoldingSource, Holdings, Intent, Maker, Mark, Network, Payer, PayingChain, Quote, Read, ReadProof, Readiness, ReclaimQuote,
-    Search, Searching, SignedAuthorization, SignedIntent, SourceError, Tip, TxId, TxRef, U256, Watched,
+    HoldingSource, Holdings, Intent, Maker, Mark, Network, Payer, PayingChain, Quote, Read, ReadProof, Readiness,
+    ReclaimQuote, Search, Searching, SignedAuthorization, SignedIntent, SourceError, Tip, TxId, TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
 use landfall_solana::{Options, Sample, SolanaSource};
@@ -271,6 +271,10 @@ impl PayingChain for AnyChain {
 
     async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
         each!(self, source => source.is_used(intent, at).await)
+    }
+
+    async fn was_made(&self, intent: &Intent, from: u64, at: &BlockRef) -> Result<bool, SourceError> {
+        each!(self, source => source.was_made(intent, from, at).await)
     }
 
     async fn maker(&self, intent: &Intent, at: &BlockRef) -> Result<Option<Maker>, SourceError> {

@@ -227,8 +227,7 @@ mod tests {
         let sending = with(changed).unwrap().sending;
         let floor = 50_000_000_000_000_000;
         let (max_fee, guard_retention_hours) = (Some(50_000_000_000), 30);
-        let expected =
-            Sending { floor, raise_after_blocks: 2, in_flight: 4, max_fee, guard_retention_hours, ..usual };
+        let expected = Sending { floor, raise_after_blocks: 2, in_flight: 4, max_fee, guard_retention_hours, ..usual };
         assert_eq!(sending, expected);
         for (transfers, key, what) in [
             (

@@ -216,7 +216,8 @@ mod tests {
         assert_eq!(Sending::usual(1).guard_retention_hours, 72);
         for refused in [0, 23] {
             let why = hours(&format!("guard_retention_hours = {refused}")).unwrap_err();
-            let expected = "config key transfers.guard_retention_hours: expected at least 24, and more than the age of the oldest";
+            let expected =
+                "config key transfers.guard_retention_hours: expected at least 24, and more than the age of the oldest";
             assert!(why.starts_with(expected), "{why}");
         }
     }

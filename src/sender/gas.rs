@@ -140,8 +140,7 @@ impl<'n> Books<'n> {
     ) -> Result<(), StoreError> {
         let (id, now) = (of.id, self.now);
         let (transfer, bearer) = (Some(of), Some(cause.bearer()));
-        let mut entry =
-            Entry { kind: EntryKind::Cost, transfer, landed: Some(landed), bearer, at: now, pricing: None };
+        let mut entry = Entry { kind: EntryKind::Cost, transfer, landed: Some(landed), bearer, at: now, pricing: None };
         entry.pricing = self.price.clone().map(|by| priced(self.credit, &entry, by, now));
         if !gas_ledger::append(tx, &entry).await? {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Sends transfers of one chain: signs what was accepted, lets a sponsor carry it, and settles it by what blocks show.
 //!
 //! A tick, one after the other: recover where the store may be an old copy (`compare`, `recover`), settle by marks (`settle`),
-//! sign (`sign`), carry (`carry`, `guarded`), prove what ran out of time (`expire`), take back guards (`reclaim`). One process at a time does so, under a lease.
+//! sign (`sign`), carry (`carry`, `guarded`), prove what ran out of time (`expire`). Last, guards are taken back (`reclaim`). One process at a time does so, under a lease.
 //!
 //! Promises:
 //! - What is signed or sent is on record before. After a crash the same bytes are sent, or the same fields signed, again.
@@ -17,6 +17,7 @@ mod gas;
 mod guarded;
 mod new_accounts;
 mod open;
+mod past;
 mod plan;
 mod reclaim;
 mod recover;

@@ -2,8 +2,8 @@
 //!
 //! Nobody waits for it, so it comes last and offers nothing for its place. A transaction takes a few guards of one sponsor,
 //! and is carried by that sponsor. Promises:
-//! - A guard is taken back only when a final block proves that all that may have been signed for its transfer within
-//!   `guard_retention_hours` is dead: by the blocks' own time and count, and never by the wall clock.
+//! - A guard is taken back only when final blocks show that `guard_retention_hours` are over, and that each blockhash of that
+//!   time is dead: by their own time and count, and never by the wall clock.
 //! - It is recorded before it is signed, and its bytes before they are sent. What our own final blocks show decides what
 //!   became of it. Taken twice, the second fails and brings nothing.
 
@@ -31,6 +31,8 @@ const PLAN_EVERY: Duration = Duration::from_secs(10);
 /// How many transactions are made then, and how many guards are looked at for them.
 const PLANNED_MAX: usize = 16;
 const READ_MAX: u32 = 256;
+/// And for how long they are asked about: less than the lease, so that nobody takes over meanwhile.
+const PLAN_TIME_MAX: Duration = Duration::from_secs(3);
 /// A guard that could not be taken back is left alone for so long, and then taken by itself.
 const REFUSED_PAUSE: Duration = Duration::from_secs(3_600);
 /// How many such are remembered. To forget them costs requests and fees only.
@@ -136,17 +138,20 @@ impl<C: PayingChain> Sender<C> {
         drop(reader);
         for (sponsor, batch) in batches(due, &self.reclaims).into_iter().take(PLANNED_MAX) {
             let is_it = |known: &&Sponsor| known.address == Some(sponsor) && known.state == SponsorState::Active;
+            if clock.now().since(now) > PLAN_TIME_MAX {
+                break;
+            }
             if known.iter().find(is_it).is_none() || self.rests(Resting::Sponsor(sponsor), now) {
                 continue;
             }
-            let Some((guards, compute_limit)) = self.quote_reclaim(&sponsor, &batch, [&recent, &finalized], now).await?
+            let Some((guards, compute_limit)) =
+                self.quote_reclaim(&sponsor, &batch, [&recent, &finalized], now).await?
             else {
                 continue;
             };
             let (recorded_at, number) = (clock.now(), 0);
             let (signed, sent_at) = (None, None);
-            let reclaim =
-                Reclaiming { sponsor, number, recent, compute_limit, recorded_at, signed, sent_at, guards };
+            let reclaim = Reclaiming { sponsor, number, recent, compute_limit, recorded_at, signed, sent_at, guards };
             let mut tx = self.begin_sending(recorded_at).await?;
             guards::record(&mut tx, chain, &reclaim).await?;
             self.commit(tx, recorded_at).await?;

@@ -96,6 +96,9 @@ impl<C: PayingChain> Sender<C> {
             Step::Begin { until } => {
                 let reason = "blocks show payments of transfers that are not on record";
                 recoveries::begin(&mut tx, chain, reason, (now, until)).await?;
+                if let Some(first) = strange.first() {
+                    recoveries::set_back_to(&mut tx, chain, first.block.number.saturating_sub(1)).await?;
+                }
                 error!(%chain, "transfers on {chain} recover until a final block of {until}: {reason}");
             }
             Step::End => {

@@ -87,7 +87,7 @@ statements! {
     SHOWN = "SELECT f.block_number, f.block_hash, f.amount, f.outlay FROM fees AS f \
              JOIN blocks AS b ON b.chain = f.chain AND b.hash = f.block_hash WHERE f.chain = $1 AND f.payer = $2 AND f.tx_id = $3 \
              AND f.block_number >= $4 AND f.block_number <= $5 AND b.canonical ORDER BY f.block_number LIMIT 1";
-    IS_RECORDED = "SELECT 1 FROM reclaims WHERE chain = $1 AND sponsor = $2 AND recent_hash = $3 LIMIT 1";
+    IS_RECORDED = "SELECT 1 FROM reclaims WHERE chain = $1 AND sponsor = $2 AND recent_hash = $3 ORDER BY number LIMIT 1";
 }
 
 #[derive(FromRow)]

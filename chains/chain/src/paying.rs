@@ -182,6 +182,15 @@ pub trait PayingChain: Send + Sync + 'static {
     /// agree report it.
     fn is_used(&self, intent: &Intent, at: &BlockRef) -> impl Future<Output = Result<bool, SourceError>> + Send;
 
+    /// Whether the guard of `intent` was there at any time between block `from` and the final block `at`: as many endpoints as
+    /// must agree list what named it, each of which keeps all of that. One that keeps less says nothing.
+    fn was_made(
+        &self,
+        intent: &Intent,
+        from: u64,
+        at: &BlockRef,
+    ) -> impl Future<Output = Result<bool, SourceError>> + Send;
+
     /// Which final transaction made the guard of `intent`, which stands at the final block `at`: as many endpoints as must
     /// agree report it. `None` where they do not know, and where there is no guard.
     fn maker(&self, intent: &Intent, at: &BlockRef) -> impl Future<Output = Result<Option<Maker>, SourceError>> + Send;
@@ -245,6 +254,10 @@ impl<C: PayingChain> PayingChain for Arc<C> {
 
     async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
         C::is_used(self, intent, at).await
+    }
+
+    async fn was_made(&self, intent: &Intent, from: u64, at: &BlockRef) -> Result<bool, SourceError> {
+        C::was_made(self, intent, from, at).await
     }
 
     async fn maker(&self, intent: &Intent, at: &BlockRef) -> Result<Option<Maker>, SourceError> {

@@ -10,8 +10,9 @@ use std::time::Duration;
 use landfall_chain::{
     Acting, Address, AssetId, Authorization, BlockHash, BlockRef, BroadcastResponse, Carrier, Effect, FeeMarket,
     GuardQuote, GuardTerms, Guarded, Intent, IntentKey, JOURNAL_ENTRIES_MAX, JournalPage, Journaled, KeyPath, Lane,
-    Maker, Mark, PayingChain, Quote, Readiness, Reclaim, ReclaimQuote, Refusal, Route, SignRequest, Signed, SignedAuthorization, SignedIntent,
-    Signer, SignerUnavailable, Signing, SourceError, TxId, TxLife, TxRef, U256, Unpayable, hash_of,
+    Maker, Mark, PayingChain, Quote, Readiness, Reclaim, ReclaimQuote, Refusal, Route, SignRequest, Signed,
+    SignedAuthorization, SignedIntent, Signer, SignerUnavailable, Signing, SourceError, TxId, TxLife, TxRef, U256,
+    Unpayable, hash_of,
 };
 
 use crate::ledger::State;
@@ -94,9 +95,8 @@ impl Paying {
 
     /// What a fork dropped waits again.
     pub(crate) fn pool_again<'t>(&mut self, txs: impl IntoIterator<Item = &'t SimTx>) {
-        let is_known = |id: &TxId| {
-            self.signed.contains_key(id) || self.guarded.contains_key(id) || self.reclaims.contains_key(id)
-        };
+        let is_known =
+            |id: &TxId| self.signed.contains_key(id) || self.guarded.contains_key(id) || self.reclaims.contains_key(id);
         let known = txs.into_iter().map(|tx| tx.tx.id).filter(is_known);
         self.pool.extend(known.collect::<Vec<_>>());
     }
@@ -365,8 +365,10 @@ impl State {
         let waiting: Vec<TxId> = self.paying.pool.iter().copied().filter(is_one).collect();
         for id in waiting {
             self.paying.pool.remove(&id);
-            let Some(Reclaim { sponsor, guards, blockhash, .. }) = self.paying.reclaims.get(&id).cloned() else { continue };
-            if !self.is_blockhash_young(&blockhash) {
+            let Some(Reclaim { sponsor, guards, blockhash, .. }) = self.paying.reclaims.get(&id).cloned() else {
+                continue;
+            };
+            if self.has_landed(&id) || !self.is_blockhash_young(&blockhash) {
                 continue;
             }
             let tx = TxRef { id, life: TxLife::Block };
@@ -393,7 +395,7 @@ impl State {
         for id in waiting {
             self.paying.pool.remove(&id);
             let Some(Guarded { sponsor, intent, terms }) = self.paying.guarded.get(&id).cloned() else { continue };
-            if !self.is_blockhash_young(&terms.blockhash) {
+            if self.has_landed(&id) || !self.is_blockhash_young(&terms.blockhash) {
                 continue;
             }
             let tx = TxRef { id, life: TxLife::Block };
@@ -416,9 +418,12 @@ impl State {
         }
     }
 
+    fn has_landed(&self, id: &TxId) -> bool {
+        self.blocks.iter().flat_map(|block| &block.txs).any(|tx| tx.tx.id == *id)
+    }
+
     fn pool_guarded(&mut self, id: TxId, blockhash: &BlockHash) -> BroadcastResponse {
-        let has_landed = self.blocks.iter().flat_map(|block| &block.txs).any(|tx| tx.tx.id == id);
-        if has_landed || self.paying.pool.contains(&id) {
+        if self.has_landed(&id) || self.paying.pool.contains(&id) {
             return BroadcastResponse::Known;
         }
         if !self.is_blockhash_young(blockhash) {
@@ -634,6 +639,19 @@ impl PayingChain for SimChain {
                 state.is_key_used(&intent.payer, &intent.key(), &intent.asset, at.number)
             }
         })
+    }
+
+    async fn was_made(&self, intent: &Intent, from: u64, at: &BlockRef) -> Result<bool, SourceError> {
+        self.call_to_pay().await?;
+        let state = self.lock();
+        if state.paying.hides_makers {
+            return Err(SourceError::transient("no endpoint keeps that history"));
+        }
+        let guard = guard_of(intent);
+        let is_within = |number: u64| number > from && number <= at.number;
+        let blocks = state.blocks.iter().filter(|block| is_within(block.header.block.number));
+        let mut legs = blocks.flat_map(|block| &block.txs).flat_map(|tx| &tx.legs);
+        Ok(legs.any(|leg| leg.recipient == guard))
     }
 
     async fn maker(&self, intent: &Intent, _: &BlockRef) -> Result<Option<Maker>, SourceError> {
@@ -939,8 +957,7 @@ fn id_of_guarded(guarded: &Guarded) -> [u8; 32] {
     let GuardTerms { blockhash, rent, compute_limit, compute_price, memo, makes_account } = terms;
     let (rent, limit, price) = (rent.to_be_bytes(), compute_limit.to_be_bytes(), compute_price.to_be_bytes());
     let flags = [u8::from(*memo), u8::from(*makes_account)];
-    let fields: [&[u8]; 7] =
-        [sponsor.as_bytes(), &intent_hash(intent), &blockhash.0, &rent, &limit, &price, &flags];
+    let fields: [&[u8]; 7] = [sponsor.as_bytes(), &intent_hash(intent), &blockhash.0, &rent, &limit, &price, &flags];
     hash_of(fields)
 }
 

@@ -65,7 +65,9 @@ impl Index {
             Kind::Signer => Seen::Never,
             Kind::Intent => self.seen_intent(line),
             Kind::Authorization => self.seen_authorization(line),
-            Kind::Carrier | Kind::Reclaim => self.carriers.get(&line.what()).map_or(Seen::Never, |seq| Seen::Same { seq: *seq }),
+            Kind::Carrier | Kind::Reclaim => {
+                self.carriers.get(&line.what()).map_or(Seen::Never, |seq| Seen::Same { seq: *seq })
+            }
         }
     }
 

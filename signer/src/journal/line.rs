@@ -3,8 +3,8 @@
 //! Promise: an entry has one form, so that its hash covers each byte of it, and the entry before.
 
 use landfall_chain::{
-    Address, Authorization, BlockHash, Carrier, Family, GuardTerms, Guarded, Intent, Journaled, KeyPath, Reclaim, Route,
-    hash_of,
+    Address, Authorization, BlockHash, Carrier, Family, GuardTerms, Guarded, Intent, Journaled, KeyPath, Reclaim,
+    Route, hash_of,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use ed25519_dalek::{Signature, VerifyingKey};
 use landfall_chain::{
-    Address, AssetId, BlockHash, Family, GuardTerms, Guarded, Intent, Journaled, KeyPath, Reclaim, Route, SignRequest, Signer,
-    TxId, U256,
+    Address, AssetId, BlockHash, Family, GuardTerms, Guarded, Intent, Journaled, KeyPath, Reclaim, Route, SignRequest,
+    Signer, TxId, U256,
 };
 use landfall_signer::Embedded;
 
@@ -35,7 +35,14 @@ pub(crate) fn sol() -> Intent {
 async fn guarded(signer: &Embedded, intent: Intent, blockhash: u8) -> SignRequest {
     let sponsor_address = signer.addresses(&[sponsor()]).await.unwrap()[0];
     let blockhash = BlockHash([blockhash; 32]);
-    let terms = GuardTerms { blockhash, rent: 890_880, compute_limit: 900, compute_price: 1, memo: false, makes_account: false };
+    let terms = GuardTerms {
+        blockhash,
+        rent: 890_880,
+        compute_limit: 900,
+        compute_price: 1,
+        memo: false,
+        makes_account: false,
+    };
     SignRequest::Guarded {
         path: sponsor(),
         payer: wallet(),
@@ -171,7 +178,10 @@ async fn a_reclaim_of_what_is_not_in_the_journal_or_to_somebody_else_is_refused_
         (with(&|_, it| it.guards[0].0.transfer_id = [9; 16]).await, "the intent is not in the journal"),
         (with(&|_, it| it.guards[0].0.amount = U256::from(1)).await, "the intent is not in the journal"),
         (with(&|_, it| it.guards[0].0.asset = unlisted).await, "is not on the list of what may be sent"),
-        (with(&|_, it| it.guards[0].0.route = Route::Guard { program: None, decimals: 6 }).await, "the route of native"),
+        (
+            with(&|_, it| it.guards[0].0.route = Route::Guard { program: None, decimals: 6 }).await,
+            "the route of native",
+        ),
         (with(&|_, it| it.guards[0].0.route = intent(1).route).await, "has no guard"),
         (with(&|_, it| it.guards[0].1 = 0).await, "a guard without lamports is none"),
         (with(&|_, it| it.compute_limit = 0).await, "a limit of 0 compute units"),

@@ -165,7 +165,8 @@ pub(super) async fn assert_sponsors_even(world: &World) {
         *back.entry(sponsor.clone()).or_default() += U256::from(reclaimed);
         *spent.entry(sponsor).or_default() += U256::from(locked);
     }
-    let sponsors: Vec<(Vec<u8>,)> = rows(world.db(), "SELECT address FROM sponsors WHERE address IS NOT NULL ORDER BY number").await;
+    let sponsors: Vec<(Vec<u8>,)> =
+        rows(world.db(), "SELECT address FROM sponsors WHERE address IS NOT NULL ORDER BY number").await;
     assert!(!sponsors.is_empty());
     for (bytes,) in sponsors {
         let owns = world.chain.balance(&Address::from_bytes(&bytes).unwrap(), &AssetId::Native, finalized.number);

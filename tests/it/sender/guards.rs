@@ -184,7 +184,8 @@ async fn t25_an_account_that_is_closed_before_the_attempt_lands_is_made_only_by_
         bench.world.pass(NEXT);
         bench.world.chain.mine_some(0);
         bench.follow().await;
-        let made: Vec<(i64,)> = rows(bench.world.db(), "SELECT guard_account FROM transfer_attempts ORDER BY nonce").await;
+        let made: Vec<(i64,)> =
+            rows(bench.world.db(), "SELECT guard_account FROM transfer_attempts ORDER BY nonce").await;
         if per_day == 0 {
             assert_eq!(made, [(0,)], "no new one is paid for");
             assert!(bench.until_proved(id).await < PROOF_BLOCKS_MAX);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use landfall::transfer::{State, TransferId};
+use landfall::transfer::{FailureCode, State, TransferId};
 use landfall_chain::{IntentKey, U256};
 use landfall_sim::{GUARD_RENT, SendFault, SimChain, SimLeg, SimTx};
 
@@ -65,6 +65,18 @@ impl Bench {
         rows(self.world.db(), text).await.into_iter().map(|(state,)| state).collect()
     }
 
+    /// As [`Bench::accept`], and what follows. `is_late`: her address came on record behind all blocks that were read.
+    async fn accept_late(&mut self, n: u32, is_late: bool) -> TransferId {
+        execute(self.world.db(), "UPDATE watched_addresses SET from_number = 1").await;
+        let id = self.accept(n, 1_000).await;
+        if is_late {
+            let text = format!("UPDATE watched_addresses SET from_number = {}", self.world.chain.latest().number + 1);
+            execute(self.world.db(), text.leak()).await;
+        }
+        self.settle().await;
+        id
+    }
+
     /// Lamports from a stranger to the guard of a transfer.
     fn gift(&mut self, id: TransferId, lamports: u64) -> SimTx {
         self.by_hand(vec![SimLeg::native(address(STRANGER), SimChain::guard(&alice(), &self.key(id)), lamports)])
@@ -96,7 +108,10 @@ async fn guards_of_paid_transfers_are_taken_back_together_behind_their_retention
         assert_eq!(bench.world.chain.landed_reclaims(), (2, 0), "four in one, and one more");
         assert_eq!(bench.guards().await, ["standing"; 5], "their blocks are not final");
         bench.empty(20).await;
-        assert_eq!((bench.guards().await, bench.reclaims().await), (vec!["reclaimed".to_owned(); 5], vec!["landed".to_owned(); 2]));
+        assert_eq!(
+            (bench.guards().await, bench.reclaims().await),
+            (vec!["reclaimed".to_owned(); 5], vec!["landed".to_owned(); 2])
+        );
         for id in &paid {
             assert_eq!((bench.holds(*id), bench.state(*id).await), (U256::ZERO, State::Confirmed));
         }
@@ -104,7 +119,8 @@ async fn guards_of_paid_transfers_are_taken_back_together_behind_their_retention
         let text = "SELECT amount_text, bearer FROM gas_ledger WHERE kind = 'COST' ORDER BY at_us DESC, entry LIMIT 5";
         let mut costs: Vec<(String, String)> = rows(bench.world.db(), text).await;
         costs.sort();
-        let costs: Vec<(&str, &str)> = costs.iter().map(|(amount, bearer)| (amount.as_str(), bearer.as_str())).collect();
+        let costs: Vec<(&str, &str)> =
+            costs.iter().map(|(amount, bearer)| (amount.as_str(), bearer.as_str())).collect();
         let (share, all) = (("5", "PLATFORM"), ("21", "PLATFORM"));
         assert_eq!(costs, [all, share, share, share, ("6", "PLATFORM")], "the platform bears it, an even share each");
         assert_eq!(bench.shown(paid[0]).await.network_fee, fees, "the customer bears none of it");
@@ -131,7 +147,10 @@ async fn a_reclaim_that_nobody_includes_dies_by_our_count_of_blocks_and_another_
         assert_eq!(bench.reclaims().await, ["dead", "open"], "{fault:?}");
         bench.block().await;
         bench.empty(20).await;
-        assert_eq!((bench.reclaims().await, bench.holds(id)), (vec!["dead".to_owned(), "landed".to_owned()], U256::ZERO));
+        assert_eq!(
+            (bench.reclaims().await, bench.holds(id)),
+            (vec!["dead".to_owned(), "landed".to_owned()], U256::ZERO)
+        );
         // What was signed first cannot land any more.
         bench.world.chain.pool_all();
         bench.block().await;
@@ -151,7 +170,10 @@ async fn what_came_to_a_guard_meanwhile_fails_the_reclaim_and_comes_back_with_th
     bench.block().await;
     assert_eq!(bench.world.chain.landed_reclaims(), (1, 1), "what is left of a guard would be too little to stay");
     bench.empty(20).await;
-    assert_eq!((bench.reclaims().await, bench.guards().await), (vec!["failed".to_owned()], vec!["standing".to_owned(); 2]));
+    assert_eq!(
+        (bench.reclaims().await, bench.guards().await),
+        (vec!["failed".to_owned()], vec!["standing".to_owned(); 2])
+    );
     assert_sponsors_even(&bench.world).await;
     // Both are left alone for an hour, and then each is tried by itself.
     bench.world.pass(Duration::from_secs(3_600));
@@ -160,7 +182,8 @@ async fn what_came_to_a_guard_meanwhile_fails_the_reclaim_and_comes_back_with_th
     bench.empty(20).await;
     assert_eq!(bench.reclaims().await, ["failed", "landed", "landed"]);
     assert_eq!([bench.holds(first), bench.holds(second)], [U256::ZERO; 2]);
-    let taken: Vec<(i64,)> = rows(bench.world.db(), "SELECT reclaim_lamports FROM guards ORDER BY reclaim_lamports").await;
+    let taken: Vec<(i64,)> =
+        rows(bench.world.db(), "SELECT reclaim_lamports FROM guards ORDER BY reclaim_lamports").await;
     let rent = i64::try_from(GUARD_RENT).unwrap();
     assert_eq!(taken, [(rent,), (rent + 7,)]);
     assert_sponsors_even(&bench.world).await;
@@ -216,7 +239,11 @@ async fn a_process_that_dies_anywhere_takes_a_guard_back_once() {
         bench.settle().await;
         bench.block().await;
         bench.empty(20).await;
-        assert_eq!((bench.reclaims().await, bench.holds(id)), (vec!["landed".to_owned()], U256::ZERO), "cut after {wakeups}");
+        assert_eq!(
+            (bench.reclaims().await, bench.holds(id)),
+            (vec!["landed".to_owned()], U256::ZERO),
+            "cut after {wakeups}"
+        );
         assert_sponsors_even(&bench.world).await;
         bench.close().await;
         if !is_cut {
@@ -224,6 +251,56 @@ async fn a_process_that_dies_anywhere_takes_a_guard_back_once() {
         }
     }
     assert!(cut > 5, "{cut}");
+}
+
+#[tokio::test]
+async fn a_store_and_a_journal_set_back_by_more_than_the_retention_neither_pay_again_nor_drop_what_was_paid() {
+    for is_watched in [true, false] {
+        let mut bench = Bench::keeping(Engine::Sqlite).await;
+        bench.settle().await;
+        let mut earlier = bench.copied().await;
+        earlier.world.network.sending.guard_retention_hours = KEPT_HOURS;
+        let paid = bench.pay(1).await;
+        bench.empty(KEPT_BLOCKS + DEAD_BLOCKS + 60).await;
+        bench.block().await;
+        bench.empty(20).await;
+        assert_eq!((bench.reclaims().await, bench.holds(paid)), (vec!["landed".to_owned()], U256::ZERO));
+        // The store as it was then, and the journal with it. A person follows the page.
+        bench.set_back_to(earlier, true);
+        bench.world.operator().recover_sending(bench.world.db(), &[CHAIN]).await.unwrap();
+        bench.world.pass(LEASE_OVER);
+        bench.follow().await;
+        bench.empty(DEAD_BLOCKS + 60).await;
+        assert!(!bench.recovers().await);
+        if !is_watched {
+            execute(bench.world.db(), "DELETE FROM marks").await;
+        }
+        assert_eq!(bench.accept_late(1, !is_watched).await, paid);
+        if is_watched {
+            assert_eq!(bench.state(paid).await, State::Confirmed, "our own blocks show it");
+        } else {
+            bench.empty(DEAD_BLOCKS + 60).await;
+            assert_eq!(bench.state(paid).await, State::Accepted, "neither paid again nor dropped");
+            assert_eq!(bench.attempts().await.len(), 0);
+            // Without the endpoints' lists there is no verdict of anything of hers, and nothing is paid.
+            bench.world.chain.makers(true, false);
+            let other = bench.accept_late(2, true).await;
+            bench.empty(DEAD_BLOCKS + 60).await;
+            assert_eq!((bench.state(other).await, bench.payments(other).len()), (State::Accepted, 0));
+            bench.world.chain.makers(false, false);
+            bench.world.pass(LOOK);
+            bench.settle().await;
+            assert_eq!(
+                bench.state(other).await,
+                State::Dropped(FailureCode::NeverSigned),
+                "they show that it never was"
+            );
+            let next = bench.accept_late(3, true).await;
+            assert_eq!(bench.until_ended(next).await, State::Confirmed);
+        }
+        assert_eq!(bench.payments(paid).len(), 1);
+        bench.world.abandon();
+    }
 }
 
 #[tokio::test]

@@ -69,7 +69,13 @@ async fn whatever_is_recorded_of_a_watched_address_makes_it_due_once_it_is_final
                     .await;
             }
             7 => {
-                let fee = Fee { tx: transfer(1, 2).tx, payer: address(ALICE), amount: U256::from(7), outlay: 0, proved: true };
+                let fee = Fee {
+                    tx: transfer(1, 2).tx,
+                    payer: address(ALICE),
+                    amount: U256::from(7),
+                    outlay: 0,
+                    proved: true,
+                };
                 write(&store, async |tx| movements::fee(tx, CHAIN, &at, &fee).await.unwrap()).await;
             }
             _ => {

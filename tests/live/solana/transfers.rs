@@ -408,7 +408,8 @@ async fn guards_are_taken_back(
         SignRequest::Reclaim { path, payers: vec![payer; 2], reclaim }
     };
     let early = open(23 * 3_600);
-    let refused = landfall_chain::Signer::sign(&early, &[request(blockhash)]).await.unwrap().pop().unwrap().unwrap_err();
+    let refused =
+        landfall_chain::Signer::sign(&early, &[request(blockhash)]).await.unwrap().pop().unwrap().unwrap_err();
     assert!(refused.0.contains("is kept until"), "{refused}");
     drop(early);
     let signer = open(25 * 3_600);
@@ -424,15 +425,20 @@ async fn guards_are_taken_back(
     assert_eq!(quoted().await.0, ReclaimQuote::Absent(vec![0, 1]));
     // Its absence is no proof: what named it is there for ever.
     let at = BlockRef { number: 0, hash: BlockHash([0; 32]) };
+    let first = cluster.rpc("getFirstAvailableBlock", json!([])).await.as_u64().unwrap();
     for intent in intents {
-        assert!(!source.is_used(intent, &at).await.unwrap() && source.was_made(intent, 1, &at).await.unwrap());
+        assert!(!source.is_used(intent, &at).await.unwrap() && source.was_made(intent, first, &at).await.unwrap());
         let paid_again = bench.guarded([path, payer], intent, false).await;
         let why = landfall_chain::Signer::sign(&signer, &[paid_again]).await.unwrap().pop().unwrap().unwrap_err();
         assert!(why.0.contains("was taken back"), "{why}");
     }
     let mut never = intents[0].clone();
     never.transfer_id[0] ^= 0x77;
-    assert!(!source.was_made(&never, 1, &at).await.unwrap());
+    assert!(!source.was_made(&never, first, &at).await.unwrap());
+    if let Some(earlier) = first.checked_sub(2) {
+        let why = source.was_made(&never, earlier, &at).await.unwrap_err().to_string();
+        assert!(why.contains("it keeps nothing below slot"), "who keeps less says nothing: {why}");
+    }
 }
 
 fn guard(intent: &Intent) -> Pubkey {

@@ -11,7 +11,8 @@ use std::fmt::Display;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
     Acting, Address, Authorization, BlockRef, BroadcastResponse, Delegate, FeeMarket, GuardQuote, Intent, Maker, Mark,
-    PayingChain, Quote, Readiness, ReclaimQuote, Route, SignedAuthorization, SignedIntent, SourceError, TxId, U256, Unpayable,
+    PayingChain, Quote, Readiness, ReclaimQuote, Route, SignedAuthorization, SignedIntent, SourceError, TxId, U256,
+    Unpayable,
 };
 use landfall_rpc::{Answer, Call, Need, NodeError, Raw};
 use serde::Deserialize;
@@ -150,6 +151,10 @@ impl PayingChain for EvmSource {
 
     async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
         Ok(is_used(self.pool(), intent, at).await?)
+    }
+
+    async fn was_made(&self, _: &Intent, _: u64, _: &BlockRef) -> Result<bool, SourceError> {
+        Err(EvmError::NoPayment { chain: self.pool().chain(), error: PayError::OtherRoute(Route::GUARD) }.into())
     }
 
     async fn maker(&self, _: &Intent, _: &BlockRef) -> Result<Option<Maker>, SourceError> {

@@ -12,8 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
     Acting, Address, AssetId, BlockRef, BlockSource, BroadcastResponse, FeeMarket, GuardQuote, GuardTerms, Guarded,
-    Intent, Maker, Mark, PayingChain, Proof, Quote, Read, Readiness, Reclaim, ReclaimQuote, Route, SignedAuthorization, SignedIntent,
-    SourceError, TxId, U256, Unpayable,
+    Intent, Maker, Mark, PayingChain, Proof, Quote, Read, Readiness, Reclaim, ReclaimQuote, Route, SignedAuthorization,
+    SignedIntent, SourceError, TxId, U256, Unpayable,
 };
 use landfall_rpc::{Call, Need};
 use serde::Deserialize;
@@ -29,7 +29,7 @@ use crate::mint::terms;
 use crate::networks;
 use crate::pay::standing::{self, Account};
 use crate::pay::{PayError, fees, guard, maker, reclaim, responses, token};
-use crate::signatures::SIGNATURES;
+use crate::signatures::{FIRST_AVAILABLE, SIGNATURES};
 use crate::source::SolanaSource;
 
 const RENT: &str = "getMinimumBalanceForRentExemption";
@@ -144,6 +144,10 @@ impl PayingChain for SolanaSource {
 
     async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
         Ok(is_made(&self.pool, intent, at).await?)
+    }
+
+    async fn was_made(&self, intent: &Intent, from: u64, at: &BlockRef) -> Result<bool, SourceError> {
+        Ok(was_made(&self.pool, intent, (from, at)).await?)
     }
 
     async fn maker(&self, intent: &Intent, at: &BlockRef) -> Result<Option<Maker>, SourceError> {
@@ -411,6 +415,20 @@ async fn maker_of(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<Option<
         })
     };
     alike(pool, (guard, at.number, &[SIGNATURES, TRANSACTION]), ask).await
+}
+
+/// Whether the guard was ever there since slot `from`.
+async fn was_made(pool: &Pool, intent: &Intent, (from, at): (u64, &BlockRef)) -> Result<bool, SolanaError> {
+    check_chain(pool, intent)?;
+    let guard = guard_of(pool, intent)?;
+    let ask = |endpoint| -> BoxFuture<'_, Result<bool, SolanaError>> {
+        let named = guard.to_string();
+        Box::pin(async move {
+            let was_made = maker::was_made(endpoint, &named, from).await;
+            was_made.map_err(|error| endpoint.lacks(format!("does not report what named guard {named}: {error}")))
+        })
+    };
+    alike(pool, (guard, at.number, &[SIGNATURES, TRANSACTION, FIRST_AVAILABLE]), ask).await
 }
 
 fn guard_of(pool: &Pool, intent: &Intent) -> Result<Address, SolanaError> {
