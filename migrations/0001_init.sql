@@ -415,6 +415,8 @@ CREATE TABLE fees (
     payer {{blob}} NOT NULL,
     amount {{blob}} NOT NULL,
     amount_text TEXT NOT NULL,
+    -- What else the transaction took of who paid, where blocks report balances; less than 0 where it brought some.
+    outlay TEXT NOT NULL,
     PRIMARY KEY (chain, block_hash, tx_id)
 );
 CREATE INDEX fees_payer ON fees (chain, payer, block_number);

@@ -209,6 +209,13 @@ CREATE TABLE recoveries (
     until_us BIGINT NOT NULL
 );
 
+-- Chains whose store was set back, or may have been: up to this block all is on record of the wallets that were watched then.
+-- What a lost store did for others behind it may not be.
+CREATE TABLE set_backs (
+    chain TEXT NOT NULL PRIMARY KEY,
+    number BIGINT NOT NULL
+);
+
 -- The signer whose journal is the one of this store, and how far each chain's sender has compared the two.
 CREATE TABLE signer_journals (
     chain TEXT NOT NULL PRIMARY KEY,
@@ -360,7 +367,9 @@ CREATE TABLE gas_ledger (
     decimals BIGINT,
     amount {{blob}},
     amount_text TEXT,
-    -- Of a COST: the transaction, its final block, and who bears it.
+    -- Of a COST: what of it is rent of an account that the transaction gave the recipient, in base units.
+    rent BIGINT,
+    -- The transaction, its final block, and who bears it.
     tx_id {{blob}},
     block_number BIGINT,
     block_hash {{blob}},
@@ -411,3 +420,42 @@ CREATE TABLE gas_booked (
     chain TEXT NOT NULL PRIMARY KEY,
     number BIGINT NOT NULL
 );
+
+-- Accounts that payments on Solana made: each once, as a final block shows. What one holds is its sponsor's, locked.
+CREATE TABLE guards (
+    transfer_id TEXT NOT NULL PRIMARY KEY REFERENCES transfers (id),
+    chain TEXT NOT NULL,
+    -- Who paid for it, and how much it was made with.
+    sponsor {{blob}} NOT NULL,
+    lamports BIGINT NOT NULL,
+    -- The time of the block that made it.
+    made_us BIGINT NOT NULL,
+    -- 'standing', 'reclaimed' as a final block shows, or 'gone': it is there no more, and no block of ours says how.
+    state TEXT NOT NULL CHECK (state IN ('standing', 'reclaimed', 'gone')),
+    -- The last of its sponsor's reclaims that takes it back, and how much; NULL while none does.
+    reclaim BIGINT,
+    reclaim_lamports BIGINT
+);
+CREATE INDEX guards_standing ON guards (chain, made_us) WHERE state = 'standing';
+CREATE INDEX guards_reclaim ON guards (chain, sponsor, reclaim) WHERE reclaim IS NOT NULL;
+
+-- Transactions of sponsors that take back what guards hold, from before they are signed.
+CREATE TABLE reclaims (
+    chain TEXT NOT NULL,
+    sponsor {{blob}} NOT NULL,
+    number BIGINT NOT NULL,
+    -- The block whose hash it names.
+    recent_number BIGINT NOT NULL,
+    recent_hash {{blob}} NOT NULL,
+    compute_limit BIGINT NOT NULL,
+    recorded_us BIGINT NOT NULL,
+    -- NULL until it is signed, and when it was last handed to a node.
+    raw {{blob}},
+    tx_id {{blob}},
+    sent_us BIGINT,
+    -- 'open', 'landed', 'failed' where it landed and took nothing, or 'dead' where it cannot land any more.
+    state TEXT NOT NULL CHECK (state IN ('open', 'landed', 'failed', 'dead')),
+    PRIMARY KEY (chain, sponsor, number)
+);
+CREATE INDEX reclaims_open ON reclaims (chain) WHERE state = 'open';
+CREATE INDEX reclaims_tx ON reclaims (chain, tx_id) WHERE tx_id IS NOT NULL;

@@ -259,6 +259,10 @@ impl File {
         let delegation = self.transfers.as_ref().map(|section| section.delegation).unwrap_or_default();
         let over_credit = self.transfers.as_ref().map(|section| section.over_credit).unwrap_or_default();
         let recipient_gas_max = self.transfers.as_ref().and_then(|section| section.recipient_gas_max);
+        if let Some(hours) = self.transfers.as_ref().map(TransfersSection::guard_retention_hours).transpose()?.flatten()
+        {
+            chains.values_mut().for_each(|chain| chain.transfers.guard_retention_hours = Some(hours));
+        }
         let (signer, prices) = match self.transfers {
             Some(section) => {
                 let (signer, prices) = section.check(folder, &store, environment)?;

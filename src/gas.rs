@@ -113,6 +113,8 @@ pub enum Cause {
     Cancellation,
     /// It took away the delegate that a payment needed.
     Clearing,
+    /// It took back what guards hold.
+    Reclaim,
 }
 
 /// To whom a cost goes.
@@ -322,7 +324,7 @@ impl Cause {
         match self {
             Cause::Carrier | Cause::RevertedCarrier | Cause::Cancellation | Cause::Clearing => Bearer::Customer,
             // We sent it beside the one that paid, or for ourselves.
-            Cause::SecondCarrier | Cause::Sweep => Bearer::Platform,
+            Cause::SecondCarrier | Cause::Sweep | Cause::Reclaim => Bearer::Platform,
         }
     }
 }
@@ -476,7 +478,7 @@ mod tests {
             assert_eq!(Cause::of(tx, number, paid), cause);
             assert_eq!(cause.bearer(), bearer, "{cause:?}");
         }
-        assert_eq!(Cause::Sweep.bearer(), Bearer::Platform);
+        assert_eq!([Cause::Sweep, Cause::Reclaim].map(Cause::bearer), [Bearer::Platform; 2]);
         assert_eq!([Cause::Cancellation, Cause::Clearing].map(Cause::bearer), [Bearer::Customer; 2]);
     }
 

@@ -11,17 +11,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use coins_bip32::ecdsa::SigningKey;
 use ed25519_dalek::Signer as _;
 use landfall_chain::{
-    Address, Authorization, Carried, Carrier, Guarded, Intent, JournalPage, KeyPath, Refusal, Route, SIGN_REQUESTS_MAX,
-    SignRequest, Signed, SignedAuthorization, Signer, SignerUnavailable, Signing, TxId, with_causes,
+    Address, Authorization, Carried, Carrier, Guarded, Intent, JournalPage, KeyPath, Reclaim, Refusal, Route,
+    SIGN_REQUESTS_MAX, SignRequest, Signed, SignedAuthorization, Signer, SignerUnavailable, Signing, TxId, with_causes,
 };
 use landfall_evm::pay::{
     PayError, authorization_digest, cancellation_digest, carrier as unsigned_carrier, intent_digest, signer_of,
 };
-use landfall_solana::pay::guarded as unsigned_guarded;
+use landfall_solana::pay::{guarded as unsigned_guarded, reclaim as unsigned_reclaim};
 
 use crate::journal::{Draft, Journal, Seen};
 use crate::keys::evm_address;
-use crate::policy::{Known, KnownGuarded, KnownSigned, Policy};
+use crate::policy::{Known, KnownGuard, KnownGuarded, KnownSigned, Policy};
 use crate::{Keystore, KeystoreError, Passphrase};
 
 /// `v` of a signature whose point has an even y; one more where it is odd.
@@ -130,7 +130,7 @@ impl Inner {
         let ready: Vec<_> = requests.iter().map(|request| self.stage(&mut journal, request, now)).collect();
         journal.commit().map_err(|error| SignerUnavailable(with_causes(&error)))?;
         drop(journal);
-        Ok(ready.into_iter().map(|ready| Ok(ready?.sign())).collect())
+        Ok(ready.into_iter().map(|ready| ready.map(Ready::sign)).collect())
     }
 
     fn journal(&self, chain_ref: &str, behind: u64) -> Result<JournalPage, SignerUnavailable> {
@@ -151,6 +151,7 @@ impl Inner {
             }
             SignRequest::Carrier { path, carrier } => self.stage_carrier(journal, path, carrier, now),
             SignRequest::Guarded { path, payer, guarded } => self.stage_guarded(journal, [path, payer], guarded, now),
+            SignRequest::Reclaim { path, payers, reclaim } => self.stage_reclaim(journal, (path, payers), reclaim, now),
         }
     }
 
@@ -263,9 +264,41 @@ impl Inner {
         let intent = journal.seen(&Draft::of_intent(payer_path, &guarded.intent, now));
         let draft = |intent_seq| Draft::of_guarded(path, guarded, (intent_seq, &tx), now);
         let is_signed = matches!(intent, Seen::Same { seq } if journal.seen(&draft(seq)) != Seen::Never);
-        let known = KnownGuarded { sponsor: address(&sponsor), payer: address(&payer), intent, is_signed };
+        let is_reclaimed = matches!(intent, Seen::Same { seq } if journal.is_reclaimed(seq));
+        let known =
+            KnownGuarded { sponsor: address(&sponsor), payer: address(&payer), intent, is_signed, is_reclaimed };
         let intent_seq = self.policy.judge_guarded([path, payer_path], guarded, &known, now)?;
         let seq = staged(journal, draft(intent_seq))?;
+        Ok(Ready::Tx { seq, bytes, tx })
+    }
+
+    fn stage_reclaim(
+        &self,
+        journal: &mut Journal,
+        (path, payers): (&KeyPath, &[KeyPath]),
+        reclaim: &Reclaim,
+        now: u64,
+    ) -> Result<Ready, Refusal> {
+        let key = |path: &KeyPath| self.keystore.keys.solana(path).map_err(|error| Refusal(error.to_string()));
+        let address = |key: &ed25519_dalek::SigningKey| Address::Solana(key.verifying_key().to_bytes());
+        let sponsor = key(path)?;
+        let payer_keys: Vec<ed25519_dalek::SigningKey> = payers.iter().map(key).collect::<Result<_, _>>()?;
+        let guards = reclaim.guards.iter().zip(payers).zip(&payer_keys);
+        let known: Vec<KnownGuard> = guards
+            .map(|(((intent, _), path), key)| KnownGuard {
+                payer: address(key),
+                intent: journal.seen(&Draft::of_intent(path, intent, now)),
+            })
+            .collect();
+        let entries = self.policy.judge_reclaim((path, address(&sponsor)), payers, reclaim, &known, now)?;
+        let unsigned = unsigned_reclaim(reclaim).map_err(|error| Refusal(error.to_string()))?;
+        let all: Vec<ed25519_dalek::SigningKey> = payer_keys.into_iter().chain([sponsor]).collect();
+        let by = |signer: &[u8; 32]| all.iter().find(|key| key.verifying_key().to_bytes() == *signer);
+        let sign = |key: &ed25519_dalek::SigningKey| key.sign(unsigned.message()).to_bytes();
+        let signatures: Vec<[u8; 64]> = unsigned.signers().iter().filter_map(by).map(sign).collect();
+        let signed = unsigned.signed(&signatures);
+        let (bytes, tx) = signed.ok_or_else(|| Refusal("another key must sign it".to_owned()))?;
+        let seq = staged(journal, Draft::of_reclaim(path, reclaim, (&entries, &tx), now))?;
         Ok(Ready::Tx { seq, bytes, tx })
     }
 

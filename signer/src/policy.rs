@@ -5,8 +5,8 @@
 use std::collections::{HashMap, HashSet};
 
 use landfall_chain::{
-    Address, AssetId, Authorization, CLEARINGS_MAX, Carried, Carrier, Family, GuardTerms, Guarded, Intent, KeyPath,
-    Network, Refusal, Route, Seed, SignedAuthorization, SignedIntent,
+    Address, AssetId, Authorization, CLEARINGS_MAX, Carried, Carrier, Family, GUARD_RETENTION_HOURS_MIN, GuardTerms,
+    Guarded, Intent, KeyPath, Network, Reclaim, Refusal, Route, Seed, SignedAuthorization, SignedIntent,
 };
 
 use crate::journal::{DEADLINES_MAX, Seen};
@@ -75,6 +75,17 @@ pub(crate) struct KnownGuarded {
     pub(crate) intent: Seen,
     /// The journal has this very transaction.
     pub(crate) is_signed: bool,
+    /// The guard was taken back, or may have been.
+    pub(crate) is_reclaimed: bool,
+}
+
+/// What the signer itself knows of a guard that is to be taken back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownGuard {
+    /// The address of the payer's path.
+    pub(crate) payer: Address,
+    /// What the journal has of the intent that made it.
+    pub(crate) intent: Seen,
 }
 
 impl Sendable {
@@ -287,6 +298,9 @@ impl Policy {
         check_address("the sponsor", guarded.sponsor, path, known.sponsor)?;
         check_address("the payer", intent.payer, payer_path, known.payer)?;
         let Seen::Same { seq } = known.intent else { return refuse("the intent is not in the journal") };
+        if known.is_reclaimed {
+            return refuse("the guard of this transfer was taken back: nothing would refuse a second payment");
+        }
         if !known.is_signed {
             check_deadline(intent.deadline, now)?;
         }
@@ -296,6 +310,54 @@ impl Policy {
         }
         self.check_cost_max(&intent.chain_ref, guarded.cost_max())?;
         Ok(seq)
+    }
+
+    /// The entries of what made the guards. A guard is taken back only of what the journal has, to a sponsor's own address, and
+    /// long after all that was signed for its transfer is dead.
+    pub(crate) fn judge_reclaim(
+        &self,
+        (path, sponsor): (&KeyPath, Address),
+        payers: &[KeyPath],
+        reclaim: &Reclaim,
+        known: &[KnownGuard],
+        now: u64,
+    ) -> Result<Vec<u64>, Refusal> {
+        let count = reclaim.guards.len();
+        if count == 0 || payers.len() != count || known.len() != count {
+            return refuse(format!("{count} guards with the keys of {} payers", payers.len()));
+        }
+        if reclaim.compute_limit == 0 || reclaim.compute_limit > COMPUTE_LIMIT_MAX {
+            let limit = reclaim.compute_limit;
+            return refuse(format!("a limit of {limit} compute units: expected is 1 to {COMPUTE_LIMIT_MAX}"));
+        }
+        let chain_ref = &reclaim.guards[0].0.chain_ref;
+        let mut entries = Vec::with_capacity(count);
+        for (((intent, _), payer_path), known) in reclaim.guards.iter().zip(payers).zip(known) {
+            if !matches!(intent.route, Route::Guard { .. }) {
+                return refuse(format!("route {} has no guard", intent.route.name()));
+            }
+            if intent.chain_ref != *chain_ref {
+                return refuse("guards of several chains");
+            }
+            check_path(path, Seed::Sponsors, &intent.route)?;
+            check_path(payer_path, Seed::Wallets, &intent.route)?;
+            self.check_route(intent)?;
+            check_address("the sponsor", reclaim.sponsor, path, sponsor)?;
+            check_address("the payer", intent.payer, payer_path, known.payer)?;
+            let Seen::Same { seq } = known.intent else { return refuse("the intent is not in the journal") };
+            if entries.contains(&seq) {
+                return refuse("the same guard twice");
+            }
+            let from = intent.deadline.saturating_add(u64::from(GUARD_RETENTION_HOURS_MIN) * 3_600);
+            if now < from {
+                return refuse(format!(
+                    "the guard of a transfer whose deadline is {} is kept until {from}, and the signer's clock shows {now}",
+                    intent.deadline
+                ));
+            }
+            entries.push(seq);
+        }
+        Ok(entries)
     }
 
     fn check_route(&self, intent: &Intent) -> Result<(), Refusal> {
@@ -914,6 +976,7 @@ mod tests {
             compute_limit: 1_000,
             compute_price: 1_000_000,
             memo: false,
+            makes_account: false,
         };
         Guarded { sponsor: SOLANA_SPONSOR, intent, terms }
     }
@@ -922,7 +985,7 @@ mod tests {
         let assets = vec![(AssetId::Native, Route::Guard { program: None, decimals: 9 })];
         let policy = Policy::new([Sendable { chain_ref: SOL.to_owned(), assets, cost_max: 1_000_000 }]);
         let paths = [path(Seed::Sponsors, Family::Solana), path(Seed::Wallets, Family::Solana)];
-        let known = KnownGuarded { sponsor: SOLANA_SPONSOR, payer: SOLANA, intent, is_signed };
+        let known = KnownGuarded { sponsor: SOLANA_SPONSOR, payer: SOLANA, intent, is_signed, is_reclaimed: false };
         policy.judge_guarded([&paths[0], &paths[1]], guarded, &known, now)
     }
 

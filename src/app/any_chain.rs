@@ -13,7 +13,7 @@ use landfall_chain::{
     AccountState, Acting, Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef,
     BlockSource, BroadcastResponse, Carried, Chain, Delegate, Endpoints, Family, Fate, FeeMarket, Found, GuardQuote,
     Header, HoldingSource, Holdings, Intent, Maker, Mark, Network, Payer, PayingChain, Quote, Read, ReadProof,
-    Readiness, Search, Searching, SourceError, Tip, TxId, TxRef, U256, Watched,
+    Readiness, ReclaimQuote, Search, Searching, SourceError, Tip, TxId, TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
 use landfall_solana::{Options, Sample, SolanaSource};
@@ -247,6 +247,15 @@ impl PayingChain for AnyChain {
         each!(self, source => source.guard_quote(sponsor, intent, recent).await)
     }
 
+    async fn reclaim_quote(
+        &self,
+        sponsor: &Address,
+        intents: &[Intent],
+        recent: &BlockRef,
+    ) -> Result<ReclaimQuote, SourceError> {
+        each!(self, source => source.reclaim_quote(sponsor, intents, recent).await)
+    }
+
     async fn nonce_at(&self, address: &Address, at: Option<&BlockRef>) -> Result<u64, SourceError> {
         each!(self, source => source.nonce_at(address, at).await)
     }
@@ -269,6 +278,10 @@ impl PayingChain for AnyChain {
 
     async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
         each!(self, source => source.is_used(intent, at).await)
+    }
+
+    async fn was_made(&self, intent: &Intent, from: u64, at: &BlockRef) -> Result<bool, SourceError> {
+        each!(self, source => source.was_made(intent, from, at).await)
     }
 
     async fn maker(&self, intent: &Intent, at: &BlockRef) -> Result<Option<Maker>, SourceError> {

@@ -90,6 +90,7 @@ fn sending(network: &Network, config: &ChainConfig) -> Result<Sending, StartErro
         max_fee: keys.max_fee.or(usual.max_fee),
         new_accounts_per_day: keys.new_accounts_per_day.unwrap_or(usual.new_accounts_per_day),
         clears_delegates: usual.clears_delegates,
+        guard_retention_hours: keys.guard_retention_hours.unwrap_or(usual.guard_retention_hours),
     })
 }
 
@@ -222,10 +223,12 @@ mod tests {
             raise_after_blocks: Some(2),
             floor: Some("0.05".to_owned()),
             new_accounts_per_day: None,
+            guard_retention_hours: Some(30),
         };
         let sending = with(changed).unwrap().sending;
         let floor = 50_000_000_000_000_000;
-        let expected = Sending { floor, raise_after_blocks: 2, in_flight: 4, max_fee: Some(50_000_000_000), ..usual };
+        let (max_fee, guard_retention_hours) = (Some(50_000_000_000), 30);
+        let expected = Sending { floor, raise_after_blocks: 2, in_flight: 4, max_fee, guard_retention_hours, ..usual };
         assert_eq!(sending, expected);
         for (transfers, key, what) in [
             (

@@ -8,8 +8,8 @@ use landfall_chain::Chain;
 use serde::Serialize;
 
 use crate::cli::{Why, as_operator, existing, json_line};
-use crate::store::Db;
 use crate::store::sponsors::{self, Sponsor as Listed};
+use crate::store::{Db, guards};
 use crate::transfer::SponsorState;
 
 /// How long addresses are waited for, and how often they are looked for.
@@ -63,6 +63,8 @@ struct Line {
     /// Null until a process with a signer has derived it.
     address: Option<String>,
     state: &'static str,
+    /// What guards of payments hold for it, on Solana: it comes back.
+    locked_lamports: u64,
 }
 
 impl Sponsor {
@@ -122,8 +124,14 @@ async fn show_added(db: &Db, chain: Chain, added: &[u32]) -> anyhow::Result<()> 
 async fn list(db: &Db, of: Option<Chain>, json: bool) -> anyhow::Result<()> {
     let mut reader = db.read().await?;
     for chain in Chain::ALL.into_iter().filter(|chain| of.is_none_or(|of| of == *chain)) {
+        let locked = guards::locked(&mut reader, chain).await?;
         for sponsor in sponsors::of_chain(&mut reader, chain).await? {
-            say!("{}", if json { json_line(&Line::of(chain, &sponsor))? } else { line(chain, &sponsor) });
+            let lamports =
+                locked.iter().find(|(of, _)| Some(*of) == sponsor.address).map_or(0, |(_, lamports)| *lamports);
+            let of_guards =
+                if lamports > 0 { format!(", {lamports} lamports locked in guards") } else { String::new() };
+            let text = format!("{}{of_guards}", line(chain, &sponsor));
+            say!("{}", if json { json_line(&Line::of(chain, &sponsor, lamports))? } else { text });
         }
     }
     Ok(())
@@ -135,13 +143,14 @@ fn line(chain: Chain, sponsor: &Listed) -> String {
 }
 
 impl Line {
-    fn of(chain: Chain, sponsor: &Listed) -> Self {
+    fn of(chain: Chain, sponsor: &Listed, locked_lamports: u64) -> Self {
         let Listed { number, address, state, .. } = sponsor;
         Line {
             chain: chain.name(),
             number: *number,
             address: address.map(|address| address.to_string()),
             state: state.name(),
+            locked_lamports,
         }
     }
 }

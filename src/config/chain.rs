@@ -69,6 +69,8 @@ pub struct SendingConfig {
     /// In the major unit of the native currency.
     pub floor: Option<String>,
     pub new_accounts_per_day: Option<u32>,
+    /// Of `[transfers]`: it is the same on all chains.
+    pub guard_retention_hours: Option<u32>,
 }
 
 /// An endpoint. Its headers, and parts of the URL, may be secrets.
@@ -349,6 +351,7 @@ impl SendingSection {
             raise_after_blocks: self.bump_after_blocks,
             floor: self.floor,
             new_accounts_per_day: self.new_accounts_per_day,
+            guard_retention_hours: None,
         })
     }
 }

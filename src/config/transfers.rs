@@ -6,6 +6,7 @@
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
+use landfall_chain::GUARD_RETENTION_HOURS_MIN;
 use serde::Deserialize;
 
 use crate::config::prices::PricesSection;
@@ -69,9 +70,24 @@ pub(super) struct TransfersSection {
     pub(super) recipient_gas_max: Option<NonZeroU64>,
     #[serde(default)]
     prices: Option<PricesSection>,
+    #[serde(default)]
+    guard_retention_hours: Option<u32>,
 }
 
 impl TransfersSection {
+    /// For how long the guard of a paid transfer is kept, if not for as long as is usual.
+    pub(super) fn guard_retention_hours(&self) -> Result<Option<u32>, ConfigError> {
+        match self.guard_retention_hours {
+            Some(hours) if hours < GUARD_RETENTION_HOURS_MIN => {
+                let what = format!(
+                    "expected at least {GUARD_RETENTION_HOURS_MIN}, and more than the age of the oldest backup that may be restored"
+                );
+                Err(key("transfers.guard_retention_hours", what))
+            }
+            hours => Ok(hours),
+        }
+    }
+
     /// The section, if its keys fit together and to the rest. Relative paths start in `folder`.
     pub(super) fn check(
         mut self,
@@ -211,6 +227,23 @@ mod tests {
     }
 
     #[test]
+    fn guards_are_kept_for_a_day_at_least_and_for_three_if_nothing_else_is_said() {
+        let hours = |keys: &str| {
+            let text = format!("[transfers]\nsigner = \"keystore:keys\"\n{FILE}\n{keys}");
+            let config = parse(&text)?;
+            Ok::<_, String>(config.chains[&Chain::EthereumTestnet].transfers.guard_retention_hours)
+        };
+        assert_eq!([hours(""), hours("guard_retention_hours = 24")], [Ok(None), Ok(Some(24))]);
+        assert_eq!(Sending::usual(1).guard_retention_hours, 72);
+        for refused in [0, 23] {
+            let why = hours(&format!("guard_retention_hours = {refused}")).unwrap_err();
+            let expected =
+                "config key transfers.guard_retention_hours: expected at least 24, and more than the age of the oldest";
+            assert!(why.starts_with(expected), "{why}");
+        }
+    }
+
+    #[test]
     fn a_signer_that_is_no_keystore_of_a_folder_is_refused_and_nothing_of_it_shown() {
         let only_path = "transfers.signer: expected keystore:DIR, a path and nothing else; its passphrase is in the file that \
                          transfers.passphrase_file names";
@@ -232,7 +265,7 @@ mod tests {
             ("signer = \"keystore:keys\"\npassphrase_file = \"${KEY}\\n\"".to_owned(), no_file),
             (
                 "signer = \"keystore:keys\"\npassphrase = \"${KEY}\"".to_owned(),
-                "transfers.passphrase: unknown field `passphrase`, expected one of `signer`, `passphrase_file`, `delegation`, `over_credit`, `recipient_gas_max`, `prices`",
+                "transfers.passphrase: unknown field `passphrase`, expected one of `signer`, `passphrase_file`, `delegation`, `over_credit`, `recipient_gas_max`, `prices`, `guard_retention_hours`",
             ),
         ];
         for (keys, expected) in cases {

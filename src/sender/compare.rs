@@ -17,7 +17,7 @@ use crate::sender::report::ASKED_TIME_MAX;
 use crate::sender::{SendError, Sender, recover};
 use crate::store::journals::{self, Compared};
 use crate::store::{
-    Connection, StoreError, Tx, attempts, authorizations, cancellations, incidents, spends, sponsors, transfers,
+    Connection, StoreError, Tx, attempts, authorizations, cancellations, guards, incidents, spends, sponsors, transfers,
 };
 use crate::time::{Clock, Timestamp};
 use crate::transfer::{RECOVERY_TIME, TransferId};
@@ -138,7 +138,7 @@ impl<C: PayingChain> Sender<C> {
                 missing.push(entry);
             }
             // Another store may have given the same nonce to the same transfer, and offered another fee.
-            if let Journaled::Carrier { tx, .. } = entry
+            if let Journaled::Carrier { tx, .. } | Journaled::Reclaim { tx, .. } = entry
                 && !spends::is_attempt(&mut reader, chain, tx).await?
             {
                 unknown.push(tx);
@@ -169,7 +169,10 @@ impl<C: PayingChain> Sender<C> {
         let chain = self.network.chain;
         let deadline = |entry: &&Journaled| match entry {
             Journaled::Intent { deadline, .. } => Some(Timestamp::from_secs(*deadline)),
-            Journaled::Cancellation { .. } | Journaled::Authorization(_) | Journaled::Carrier { .. } => None,
+            Journaled::Cancellation { .. }
+            | Journaled::Authorization(_)
+            | Journaled::Carrier { .. }
+            | Journaled::Reclaim { .. } => None,
         };
         let latest = missing.iter().filter_map(deadline).max();
         let what = format!(
@@ -219,6 +222,9 @@ async fn is_on_record(connection: &mut impl Connection, chain: Chain, entry: &Jo
             Some(nonce) => attempts::is_given(connection, chain, (sponsor, *nonce)).await,
             None => Ok(true),
         },
+        Journaled::Reclaim { sponsor, blockhash, tx: _ } => {
+            guards::is_recorded(connection, chain, (sponsor, blockhash)).await
+        }
     }
 }
 
@@ -245,6 +251,8 @@ async fn put_on_record(tx: &mut Tx, chain: Chain, entry: &Journaled, now: Timest
             Some(nonce) => sponsors::journaled(tx, chain, sponsor, *nonce).await,
             None => Ok(()),
         },
+        // That its guards are there no more is seen when they are to be taken back.
+        Journaled::Reclaim { .. } => Ok(()),
     }
 }
 

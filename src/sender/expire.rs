@@ -4,7 +4,8 @@
 //! The proof: a final block whose time is not before the deadline, all blocks up to it connected without a use of the
 //! intent, and the intent unused in the state of the final block. A transaction that makes a guard does not name the
 //! deadline: it dies with its blockhash. So the final block must also be more than 150 blocks higher than the first one
-//! that is a minute beyond the deadline.
+//! that is a minute beyond the deadline. A guard that is not there may have been taken back, where the store was set back
+//! (`past`).
 
 use std::time::Duration;
 
@@ -59,10 +60,13 @@ impl<C: PayingChain> Sender<C> {
             let why = match self.intent(&of.transfer, of.deadline_secs()) {
                 None => "its asset is not listed with this route any more".to_owned(),
                 Some(intent) => match self.chain.is_used(&intent, &at).await {
-                    Ok(false) => {
-                        proved.push((id, None));
-                        continue;
-                    }
+                    Ok(false) => match self.unknown_past(of, &intent, &at).await? {
+                        None => {
+                            proved.push((id, None));
+                            continue;
+                        }
+                        Some(why) => why,
+                    },
                     Ok(true) => match self.chain.maker(&intent, &at).await {
                         Ok(Some(maker)) if !maker.is_payers => {
                             proved.push((id, Some(maker)));

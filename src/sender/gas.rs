@@ -1,18 +1,20 @@
-//! What carrying transfers cost: booked when the block is final, priced when there is a price, charged to who bears it.
+//! What carrying transfers cost: booked when the block is final, priced when there is a price, charged to who bears it. On
+//! Solana rent that went to a recipient's new account is a part of it; what a guard holds is locked, and no cost.
 //!
 //! It decides nothing about transfers. What cannot be priced is booked all the same.
 
-use landfall_chain::{Effect, Network, PayingChain, U256};
+use landfall_chain::{BlockRef, Effect, Network, PayingChain, TxId, U256};
 
 use crate::gas::{self, Bearer, Cause, Credit, EntryKind, GasCurrency, Observation, Split, Usd};
 use crate::sender::{SendError, Sender};
 use crate::store::attempts::Purpose;
-use crate::store::cursors::Cursor;
+use crate::store::cursors::{self, Cursor};
 use crate::store::gas_ledger::{self, Entry, Landed, OfTransfer, Pricing};
+use crate::store::guards::{Reclaiming, Shown};
 use crate::store::marks::{self, Seen};
-use crate::store::{Connection, StoreError, Tx, clearings, prices, transfers};
+use crate::store::{Connection, StoreError, Tx, clearings, guards, prices, transfers};
 use crate::time::Timestamp;
-use crate::transfer::{TransferId, TransferKind};
+use crate::transfer::{Transfer, TransferId, TransferKind};
 
 /// How many costs are booked in one transaction: more than all sponsors of a chain may have in one block.
 const BOOKED_MAX: u32 = 5_000;
@@ -55,15 +57,37 @@ pub(super) async fn book(
     let is_all = landed.len() < BOOKED_MAX as usize;
     // What is left of the last block comes with the next transaction.
     let through = if is_all { through } else { last.block.number - 1 };
-    let mut books = Books { network, currency, price: None, credit: Credit::default(), now };
-    books.price = prices::of_moment(tx, &books.currency.symbol, now).await?;
-    if books.price.is_some() {
-        books.credit = gas_ledger::lock(tx, now).await?;
-    }
+    let mut books = Books::open(tx, network, currency, now).await?;
     for landed in landed.iter().filter(|landed| landed.block.number <= through) {
         books.book(tx, landed).await?;
     }
     gas_ledger::booked(tx, network.chain, through).await
+}
+
+/// Books what a reclaim cost: the platform bears it, an even share for each transfer whose guard it took back, and the
+/// remainder with the first. The caller holds the lock of the chain's cursor.
+pub(super) async fn book_reclaim(
+    tx: &mut Tx,
+    network: &Network,
+    (reclaim, shown): (&Reclaiming, &Shown),
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let Some(currency) = GasCurrency::of(network) else { return Ok(()) };
+    let mut books = Books::open(tx, network, currency, now).await?;
+    let count = U256::from(reclaim.guards.len().max(1));
+    let (share, mut remainder) = (shown.fee / count, shown.fee % count);
+    for (id, _) in &reclaim.guards {
+        let transfer = transfer_of(tx, *id).await?;
+        let amount = share.saturating_add(std::mem::take(&mut remainder));
+        let of = OfTransfer::new(transfer.id, network.chain, &transfer.route, amount, &books.currency);
+        books.charge(tx, of, (shown.tx, shown.block), Cause::Reclaim).await?;
+    }
+    Ok(())
+}
+
+async fn transfer_of(tx: &mut Tx, id: TransferId) -> Result<Transfer, StoreError> {
+    let missing = || StoreError::Inconsistent { what: "attempt", reason: format!("{id} is not there") };
+    transfers::by_id(tx, id).await?.ok_or_else(missing)
 }
 
 /// What costs are booked by.
@@ -76,14 +100,26 @@ struct Books<'n> {
     now: Timestamp,
 }
 
-impl Books<'_> {
+impl<'n> Books<'n> {
+    async fn open(
+        tx: &mut Tx,
+        network: &'n Network,
+        currency: GasCurrency,
+        now: Timestamp,
+    ) -> Result<Self, StoreError> {
+        let price = prices::of_moment(tx, &currency.symbol, now).await?;
+        let credit = if price.is_some() { gas_ledger::lock(tx, now).await? } else { Credit::default() };
+        Ok(Books { network, currency, price, credit, now })
+    }
+
     /// Each who bears a part has an entry of his own.
     async fn book(&mut self, tx: &mut Tx, landed: &Landed) -> Result<(), StoreError> {
+        let amount = landed.fee.saturating_add(U256::from(landed.rent));
         if landed.purpose != Purpose::Clearing {
-            return self.book_part(tx, landed, (landed.transfer_id, landed.amount)).await;
+            return self.book_part(tx, landed, (landed.transfer_id, amount)).await;
         }
         let bearers = clearings::bearers(tx, landed.transfer_id).await?;
-        let shares = gas::shares(landed.amount, bearers.len());
+        let shares = gas::shares(amount, bearers.len());
         for part in bearers.into_iter().zip(shares) {
             self.book_part(tx, landed, part).await?;
         }
@@ -96,11 +132,8 @@ impl Books<'_> {
         landed: &Landed,
         (transfer_id, amount): (TransferId, U256),
     ) -> Result<(), StoreError> {
-        let (Landed { tx: id, block, purpose, .. }, now) = (landed, self.now);
-        let transfer = transfers::by_id(tx, transfer_id).await?.ok_or_else(|| StoreError::Inconsistent {
-            what: "attempt",
-            reason: format!("{transfer_id} is not there"),
-        })?;
+        let (Landed { tx: id, block, purpose, rent, .. }, now) = (landed, self.now);
+        let transfer = transfer_of(tx, transfer_id).await?;
         let marks = marks::of_transfer(tx, &transfer).await?;
         let pays = |seen: &Seen| seen.asset == transfer.asset && matches!(seen.effect, Effect::Paid { .. });
         let paid = marks.iter().find(|(seen, canonical)| *canonical && pays(seen));
@@ -111,18 +144,27 @@ impl Books<'_> {
             (TransferKind::Payment, Purpose::Cancellation) => Cause::Cancellation,
             (TransferKind::Payment, Purpose::Clearing) => Cause::Clearing,
         };
-        let bearer = cause.bearer();
+        if let Some(lamports) = landed.locked {
+            let made_at = cursors::time_of(tx, self.network.chain, block).await?.unwrap_or(now);
+            guards::made(tx, self.network.chain, landed, (lamports, made_at)).await?;
+        }
         // What a payment by the route is taken to cost is no matter of what else was sent for one.
         let route = if *purpose == Purpose::Payment { transfer.route.as_str() } else { purpose.name() };
         let of = OfTransfer::new(transfer.id, self.network.chain, route, amount, &self.currency);
-        let mut entry = Entry {
-            kind: EntryKind::Cost,
-            transfer: Some(of),
-            landed: Some((*id, *block)),
-            bearer: Some(bearer),
-            at: now,
-            pricing: None,
-        };
+        self.charge(tx, OfTransfer { rent: *rent, ..of }, (*id, *block), cause).await
+    }
+
+    /// Books a cost of a transfer, once.
+    async fn charge(
+        &mut self,
+        tx: &mut Tx,
+        of: OfTransfer,
+        landed: (TxId, BlockRef),
+        cause: Cause,
+    ) -> Result<(), StoreError> {
+        let (id, now) = (of.id, self.now);
+        let (transfer, bearer) = (Some(of), Some(cause.bearer()));
+        let mut entry = Entry { kind: EntryKind::Cost, transfer, landed: Some(landed), bearer, at: now, pricing: None };
         entry.pricing = self.price.clone().map(|by| priced(self.credit, &entry, by, now));
         if !gas_ledger::append(tx, &entry).await? {
             return Ok(());
@@ -131,7 +173,7 @@ impl Books<'_> {
             Some(pricing) => self.credit = self.credit.after(pricing.split),
             None => gas_ledger::wait(tx, self.network.chain, &entry).await?,
         }
-        show_fee(tx, transfer.id, &self.currency).await
+        show_fee(tx, id, &self.currency).await
     }
 }
 

@@ -37,7 +37,6 @@ struct Quoted<'o> {
     of: &'o OpenTransfer,
     sponsor: Sponsor,
     terms: GuardTerms,
-    makes_account: bool,
 }
 
 impl<C: PayingChain> Sender<C> {
@@ -92,8 +91,8 @@ impl<C: PayingChain> Sender<C> {
         let quoted = self.quote_guarded(due, recent, now).await?;
         let now = clock.now();
         let mut tx = self.begin_sending(now).await?;
-        for Quoted { of, sponsor, terms, makes_account } in quoted {
-            if makes_account
+        for Quoted { of, sponsor, terms } in quoted {
+            if terms.makes_account
                 && let Some(why) =
                     new_accounts::refused(&mut tx, of, self.network.sending.new_accounts_per_day, now).await?
             {
@@ -106,7 +105,7 @@ impl<C: PayingChain> Sender<C> {
             let Some((signed, address)) = of.signed().zip(sponsor.address) else { continue };
             let last = attempts::last_nonce(&mut tx, self.network.chain, &address).await?;
             let before = of.attempts.iter().map(|attempt| attempt.max_fee).max();
-            let GuardTerms { rent, compute_limit, compute_price: market, memo, .. } = terms;
+            let GuardTerms { rent, compute_limit, compute_price: market, memo, makes_account, .. } = terms;
             let attempt = Attempt {
                 sponsor: address,
                 nonce: last.map_or(0, |last| last + 1),
@@ -191,9 +190,7 @@ impl<C: PayingChain> Sender<C> {
         for ((of, sponsor), quote) in self.answered(answers, now)? {
             let id = of.transfer.id;
             match quote {
-                GuardQuote::Terms { terms, makes_account } => {
-                    quoted.push(Quoted { of, sponsor, terms, makes_account });
-                }
+                GuardQuote::Terms(terms) => quoted.push(Quoted { of, sponsor, terms }),
                 GuardQuote::Refused(said) => {
                     warn!(transfer = %id, "transfer {id} cannot be carried now and will be tried again: {said}");
                     obstructed.push((id, Obstacle::SimulationFailed, said));

@@ -1,8 +1,9 @@
 //! Sends transfers of one chain: signs what was accepted, lets a sponsor carry it, and settles it by what blocks show.
 //!
 //! A tick, one after the other: recover where the store may be an old copy (`compare`, `recover`), settle by marks (`settle`),
-//! sign (`sign`, `cancel`, `clear`), carry (`carry`, `guarded`), prove what ran out of time (`expire`). One process at a time
-//! does so, under a lease. Before it signs, it quarantines whose key somebody else uses (`foreign`, `sponsors`).
+//! sign (`sign`, `cancel`, `clear`), carry (`carry`, `guarded`), prove what ran out of time (`expire`). Last, guards are taken
+//! back (`reclaim`). One process at a time does so, under a lease. Before it signs, it quarantines whose key somebody else
+//! uses (`foreign`, `sponsors`).
 //!
 //! Promises:
 //! - What is signed or sent is on record before. After a crash the same bytes are sent, or the same fields signed, again.
@@ -22,7 +23,9 @@ mod guarded;
 mod load;
 mod new_accounts;
 mod open;
+mod past;
 mod plan;
+mod reclaim;
 mod recover;
 mod report;
 mod settle;
@@ -40,6 +43,7 @@ use tracing::{info, warn};
 use crate::lease::Turn;
 use crate::sender::compare::Journal;
 use crate::sender::open::Open;
+use crate::sender::reclaim::Reclaims;
 use crate::sender::sponsors::Keys;
 use crate::store::attempts::Purpose;
 use crate::store::{Db, StoreError, Tx, halts, recoveries};
@@ -84,6 +88,8 @@ pub struct Sender<C> {
     reported_at: Option<Timestamp>,
     looked_at: Option<Timestamp>,
     keys: Keys,
+    /// Which guards are left alone. To forget it costs requests and fees only.
+    reclaims: Reclaims,
 }
 
 /// What is left alone for a while.
@@ -143,8 +149,8 @@ impl<C: PayingChain> Sender<C> {
         let turn = Turn::new(format!("sender {}", network.chain), owner, LEASE);
         let (journal, rests, landed) = (Journal::default(), HashMap::new(), HashMap::new());
         let (reported_at, looked_at) = (None, None);
-        let keys = Keys::default();
-        Sender { chain, db, network, signer, turn, journal, rests, landed, reported_at, looked_at, keys }
+        let (keys, reclaims) = (Keys::default(), Reclaims::default());
+        Sender { chain, db, network, signer, turn, journal, rests, landed, reported_at, looked_at, keys, reclaims }
     }
 
     /// One bounded step. `None`: another process sends.
@@ -200,6 +206,7 @@ impl<C: PayingChain> Sender<C> {
             ticked.sent += carried.sent;
         }
         derived?;
+        self.reclaim(may_sign, clock).await?;
         Ok(Some(ticked))
     }
 

@@ -6,11 +6,12 @@
 
 use std::time::Duration;
 
-use landfall_chain::{Chain, PayingChain, Route};
+use landfall_chain::{Chain, PayingChain};
 use tracing::{error, info};
 
 use crate::incident::{Incident, IncidentKind};
 use crate::sender::expire::BLOCKHASH_BLOCKS;
+use crate::sender::reclaim::makes_guards;
 use crate::sender::{SendError, Sender};
 use crate::store::cursors::{self, Cursor};
 use crate::store::marks::{self, Unknown};
@@ -95,6 +96,9 @@ impl<C: PayingChain> Sender<C> {
             Step::Begin { until } => {
                 let reason = "blocks show payments of transfers that are not on record";
                 recoveries::begin(&mut tx, chain, reason, (now, until)).await?;
+                if let Some(first) = strange.first() {
+                    recoveries::set_back_to(&mut tx, chain, first.block.number.saturating_sub(1)).await?;
+                }
                 error!(%chain, "transfers on {chain} recover until a final block of {until}: {reason}");
             }
             Step::End => {
@@ -122,7 +126,7 @@ impl<C: PayingChain> Sender<C> {
         {
             reached.time = cursors::time_of(connection, chain, &at).await?;
             // A transaction that makes a guard does not name the deadline, and dies with its blockhash.
-            if self.network.assets.iter().any(|asset| matches!(asset.route, Some(Route::Guard { .. }))) {
+            if makes_guards(&self.network) {
                 reached.higher = Some(cursors::higher_than(connection, chain, at.number, *until).await?);
             }
         }

@@ -1,8 +1,8 @@
 //! The first signature of a transfer: on record before it is asked for, and again before it is used.
 
 use futures_util::future::join_all;
-use landfall_chain::{KeyPath, PayingChain, Readiness, SIGN_REQUESTS_MAX, SignRequest, Signed};
-use tracing::warn;
+use landfall_chain::{BlockRef, KeyPath, PayingChain, Readiness, SIGN_REQUESTS_MAX, SignRequest, Signed};
+use tracing::{error, warn};
 
 use crate::account::AccountStatus;
 use crate::sender::open::{Open, OpenTransfer, secs};
@@ -43,7 +43,7 @@ impl<C: PayingChain> Sender<C> {
         if unsigned.is_empty() {
             return Ok(());
         }
-        let ready = self.ready(&unsigned, now).await?;
+        let ready = self.ready(&unsigned, open.finalized.map(|(at, _)| at), now).await?;
         let requests = self.intend(&ready, now).await?;
         if requests.is_empty() {
             return Ok(());
@@ -80,6 +80,7 @@ impl<C: PayingChain> Sender<C> {
     async fn ready<'o>(
         &mut self,
         unsigned: &[&'o OpenTransfer],
+        at: Option<BlockRef>,
         now: Timestamp,
     ) -> Result<Vec<&'o OpenTransfer>, SendError> {
         let asked = unsigned.iter().map(async |of| {
@@ -95,7 +96,13 @@ impl<C: PayingChain> Sender<C> {
         for (of, readiness) in self.answered(answers, now)? {
             let id = of.transfer.id;
             match readiness {
-                Readiness::Ready => ready.push(of),
+                Readiness::Ready => match self.why_not_first(of, at, now).await? {
+                    None => ready.push(of),
+                    Some(why) => {
+                        error!(transfer = %id, "transfer {id} is not signed: {why}");
+                        self.rest(Resting::Transfer(id), now);
+                    }
+                },
                 Readiness::NotReady(why) => {
                     warn!(transfer = %id, "transfer {id} is not signed: {why}");
                     self.rest(Resting::Transfer(id), now);
@@ -108,6 +115,19 @@ impl<C: PayingChain> Sender<C> {
         }
         self.obstruct(&obstructed, now).await?;
         Ok(ready)
+    }
+
+    /// Why it may have been paid before, by a store that is lost; `at` is the newest final block.
+    async fn why_not_first(
+        &self,
+        of: &OpenTransfer,
+        at: Option<BlockRef>,
+        now: Timestamp,
+    ) -> Result<Option<String>, SendError> {
+        match self.intent(&of.transfer, of.next_deadline_secs(now)).zip(at) {
+            Some((intent, at)) => self.unknown_past(of, &intent, &at).await,
+            None => Ok(None),
+        }
     }
 
     /// Records why transfers cannot be signed or carried now, and leaves them alone for a while. It is no evidence: they

@@ -73,7 +73,7 @@ pub struct Guarding {
     pub rent: u64,
     /// It has a memo.
     pub memo: bool,
-    /// It pays for the recipient's account of the token.
+    /// It pays for the recipient's account of the token, and makes it; else it makes none.
     pub makes_account: bool,
 }
 
@@ -341,10 +341,11 @@ impl FromStr for Purpose {
 impl Attempt {
     /// What a transaction that makes a guard is made of; `None` of any other one.
     pub fn terms(&self) -> Option<GuardTerms> {
-        let Guarding { recent, rent, memo, .. } = self.guarding?;
+        let Guarding { recent, rent, memo, makes_account } = self.guarding?;
         let blockhash = recent.hash;
         let compute_limit = u32::try_from(self.gas_limit).ok()?;
-        Some(GuardTerms { blockhash, rent, compute_limit, compute_price: u64::try_from(self.max_fee).ok()?, memo })
+        let compute_price = u64::try_from(self.max_fee).ok()?;
+        Some(GuardTerms { blockhash, rent, compute_limit, compute_price, memo, makes_account })
     }
 }
 

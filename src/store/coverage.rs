@@ -26,6 +26,20 @@ pub struct AddressCoverage {
     pub backfilled: Vec<Backfilled>,
 }
 
+impl AddressCoverage {
+    /// The first block from which on each was matched against it in full, backfills included, whatever traces show.
+    pub fn matched_from(&self) -> u64 {
+        let mut from = self.watched_from;
+        let is_full = |part: &&Backfilled| part.lane == Lane::Block && part.proof == ReadProof::Full;
+        while let Some(part) =
+            self.backfilled.iter().filter(is_full).find(|part| part.from < from && part.to.saturating_add(1) >= from)
+        {
+            from = part.from;
+        }
+        from
+    }
+}
+
 /// A part of the past that was read for an address, both ends inclusive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Backfilled {

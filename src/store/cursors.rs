@@ -71,6 +71,7 @@ statements! {
     // From the last one that is earlier on: one block whose time was reported wrongly makes it less, never more.
     HIGHER_THAN = "SELECT COUNT(*) FROM blocks WHERE chain = $1 AND canonical AND number <= $2 AND number > COALESCE(\
                    (SELECT MAX(number) FROM blocks WHERE chain = $1 AND canonical AND time_us < $3), -1)";
+    HIGHER_BY = "SELECT COUNT(*) FROM blocks WHERE chain = $1 AND canonical AND number > $2 AND number <= $3";
     OLDEST_FROM = "SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical AND number >= $2";
     // These blocks are kept: evidence of deposits, blocks with movements (they are part of the books) or with marks, and
     // blocks that must still be traced. Also, for a reorg that waits for a person, its fork point and the block on top.
@@ -211,6 +212,17 @@ pub async fn higher_than(
     let row = fetch_optional!(connection, (i64,), HIGHER_THAN, chain.name(), int(number), since.0)?;
     // The first of them is no higher than itself.
     row.map_or(Ok(0), |(count,)| uint("count of blocks", (count - 1).max(0)))
+}
+
+/// By how much the canonical block `to` is higher than the block `from`: what is on record of that, which is never more than
+/// there is.
+pub async fn higher_by(
+    connection: &mut impl Connection,
+    chain: Chain,
+    (from, to): (u64, u64),
+) -> Result<u64, StoreError> {
+    let row = fetch_optional!(connection, (i64,), HIGHER_BY, chain.name(), int(from), int(to))?;
+    uint("count of blocks", row.map_or(0, |(count,)| count))
 }
 
 /// The hash of our canonical block at `number`, if it is on record.

@@ -3,12 +3,12 @@
 //! Beside it stand the sums of its priced entries (`gas_credit`): the row that is locked, so that nobody spends the
 //! credit twice. They change in the transaction of the entry.
 
-use landfall_chain::{BlockHash, BlockRef, Chain, TxId, U256};
+use landfall_chain::{Address, BlockHash, BlockRef, Chain, TxId, U256};
 use sqlx::FromRow;
 
 use crate::gas::{Bearer, Cost, Credit, EntryKind, GRANT, GasCurrency, NetworkFee, Observation, Split, Usd};
 use crate::store::attempts::Purpose;
-use crate::store::deposits::{amount_bytes, amount_of};
+use crate::store::deposits::{address, amount_bytes, amount_of};
 use crate::store::error::expect_one;
 use crate::store::movements::tx_id;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
@@ -39,6 +39,8 @@ pub struct OfTransfer {
     pub route: String,
     /// Base units.
     pub amount: U256,
+    /// What of it is rent of an account that the transaction gave the recipient.
+    pub rent: u64,
     pub symbol: String,
     pub decimals: u8,
 }
@@ -69,9 +71,15 @@ pub struct Listed {
 pub struct Landed {
     pub tx: TxId,
     pub block: BlockRef,
-    pub amount: U256,
+    pub sponsor: Address,
+    /// Its fee.
+    pub fee: U256,
     pub transfer_id: TransferId,
     pub purpose: Purpose,
+    /// What it locked in the guard that it made; `None` where it made none.
+    pub locked: Option<u64>,
+    /// What else it took of the sponsor: rent of an account that it gave the recipient.
+    pub rent: u64,
 }
 
 /// An entry that waits for a price.
@@ -87,14 +95,14 @@ statements! {
     LOCK = "SELECT granted, used, held, billed, platform FROM gas_credit WHERE organization_id = $1" [" FOR UPDATE"] "";
     CREDIT = "SELECT granted, used, held, billed, platform FROM gas_credit WHERE organization_id = $1";
     CHANGE = "UPDATE gas_credit SET used = used + $1, held = held + $2, billed = billed + $3, platform = platform + $4 WHERE organization_id = $5";
-    APPEND = "INSERT INTO gas_ledger (entry, organization_id, kind, transfer_id, chain, route, symbol, decimals, amount, amount_text, \
+    APPEND = "INSERT INTO gas_ledger (entry, organization_id, kind, transfer_id, chain, route, symbol, decimals, amount, amount_text, rent, \
               tx_id, block_number, block_hash, bearer, at_us) \
-              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT (entry) DO NOTHING";
+              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT (entry) DO NOTHING";
     PRICE = "INSERT INTO gas_pricings (entry, usd, credit, billed, platform, price, source, observed_us, at_us) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
     WAIT = "INSERT INTO gas_unpriced (entry, chain, at_us) VALUES ($1, $2, $3)";
     PRICED = "DELETE FROM gas_unpriced WHERE entry = $1";
-    UNPRICED = "SELECT u.entry AS key, l.kind, l.transfer_id, l.chain, l.route, l.symbol, l.decimals, l.amount, l.tx_id, l.block_number, \
+    UNPRICED = "SELECT u.entry AS key, l.kind, l.transfer_id, l.chain, l.route, l.symbol, l.decimals, l.amount, l.rent, l.tx_id, l.block_number, \
                 l.block_hash, l.bearer, l.at_us, CAST(NULL AS BIGINT) AS usd, CAST(NULL AS BIGINT) AS credit, CAST(NULL AS BIGINT) AS billed, \
                 CAST(NULL AS BIGINT) AS platform, CAST(NULL AS TEXT) AS price, CAST(NULL AS TEXT) AS source, CAST(NULL AS BIGINT) AS observed_us, \
                 CAST(NULL AS BIGINT) AS priced_us, t.account_id, t.identity_id \
@@ -103,9 +111,9 @@ statements! {
     UNPRICED_COSTS = "SELECT COUNT(*) FROM gas_unpriced AS u JOIN gas_ledger AS l ON l.entry = u.entry WHERE l.kind = 'COST'";
     UNPRICED_SINCE = "SELECT COUNT(*), MIN(at_us) FROM gas_unpriced WHERE chain = $1";
     WAITING = "SELECT l.transfer_id FROM gas_unpriced AS u JOIN gas_ledger AS l ON l.entry = u.entry WHERE u.chain = $1 AND l.kind = 'HOLD'";
-    LAST_COST = "SELECT amount FROM gas_ledger WHERE chain = $1 AND route = $2 AND kind = 'COST' AND bearer = 'CUSTOMER' \
+    LAST_COST = "SELECT amount, rent FROM gas_ledger WHERE chain = $1 AND route = $2 AND kind = 'COST' AND bearer = 'CUSTOMER' \
                  ORDER BY at_us DESC, entry DESC LIMIT 1";
-    OF_KEY = "SELECT l.entry AS key, l.kind, l.transfer_id, l.chain, l.route, l.symbol, l.decimals, l.amount, l.tx_id, l.block_number, \
+    OF_KEY = "SELECT l.entry AS key, l.kind, l.transfer_id, l.chain, l.route, l.symbol, l.decimals, l.amount, l.rent, l.tx_id, l.block_number, \
               l.block_hash, l.bearer, l.at_us, p.usd, p.credit, p.billed, p.platform, p.price, p.source, p.observed_us, p.at_us AS priced_us, \
               t.account_id, t.identity_id \
               FROM gas_ledger AS l LEFT JOIN gas_pricings AS p ON p.entry = l.entry LEFT JOIN transfers AS t ON t.id = l.transfer_id \
@@ -117,19 +125,19 @@ statements! {
     SET_FEE = "UPDATE transfers SET fee_amount = $1, fee_symbol = $2, fee_decimals = $3, fee_usd = $4, fee_charged_to = $5 WHERE id = $6";
     // What its sponsors paid in canonical blocks, for transactions that are on record. CROSS JOIN, so that SQLite begins with
     // the few sponsors.
-    LANDED = "SELECT f.tx_id, f.block_number, f.block_hash, f.amount, a.transfer_id, a.purpose \
+    LANDED = "SELECT f.tx_id, f.block_number, f.block_hash, f.payer, f.amount, f.outlay, a.transfer_id, a.guard_rent, a.purpose \
               FROM sponsors AS s CROSS JOIN fees AS f CROSS JOIN blocks AS b CROSS JOIN transfer_attempts AS a \
               WHERE s.chain = $1 AND f.chain = s.chain AND f.payer = s.address AND f.block_number > $2 AND f.block_number <= $3 \
               AND b.chain = f.chain AND b.hash = f.block_hash AND b.canonical AND a.chain = f.chain AND a.tx_id = f.tx_id \
               ORDER BY f.block_number, f.tx_id LIMIT $4";
     BOOKED = "SELECT number FROM gas_booked WHERE chain = $1";
     BOOK = "INSERT INTO gas_booked (chain, number) VALUES ($1, $2) ON CONFLICT (chain) DO UPDATE SET number = excluded.number";
-    NEWEST = "SELECT l.entry AS key, l.kind, l.transfer_id, l.chain, l.route, l.symbol, l.decimals, l.amount, l.tx_id, l.block_number, \
+    NEWEST = "SELECT l.entry AS key, l.kind, l.transfer_id, l.chain, l.route, l.symbol, l.decimals, l.amount, l.rent, l.tx_id, l.block_number, \
               l.block_hash, l.bearer, l.at_us, p.usd, p.credit, p.billed, p.platform, p.price, p.source, p.observed_us, p.at_us AS priced_us, \
               t.account_id, t.identity_id \
               FROM gas_ledger AS l LEFT JOIN gas_pricings AS p ON p.entry = l.entry LEFT JOIN transfers AS t ON t.id = l.transfer_id \
               WHERE (l.at_us, l.entry) < ($1, $2) ORDER BY l.at_us DESC, l.entry DESC LIMIT $3";
-    PRICED_BETWEEN = "SELECT l.entry AS key, l.kind, l.transfer_id, l.chain, l.route, l.symbol, l.decimals, l.amount, l.tx_id, l.block_number, \
+    PRICED_BETWEEN = "SELECT l.entry AS key, l.kind, l.transfer_id, l.chain, l.route, l.symbol, l.decimals, l.amount, l.rent, l.tx_id, l.block_number, \
                       l.block_hash, l.bearer, l.at_us, p.usd, p.credit, p.billed, p.platform, p.price, p.source, p.observed_us, p.at_us AS priced_us, \
                       t.account_id, t.identity_id \
                       FROM gas_pricings AS p JOIN gas_ledger AS l ON l.entry = p.entry LEFT JOIN transfers AS t ON t.id = l.transfer_id \
@@ -155,6 +163,7 @@ struct Row {
     symbol: Option<String>,
     decimals: Option<i64>,
     amount: Option<Vec<u8>>,
+    rent: Option<i64>,
     tx_id: Option<Vec<u8>>,
     block_number: Option<i64>,
     block_hash: Option<Vec<u8>>,
@@ -207,6 +216,7 @@ pub async fn append(tx: &mut Tx, entry: &Entry) -> Result<bool, StoreError> {
         of.map(|of| i64::from(of.decimals)),
         of.map(|of| amount_bytes(&of.amount)),
         of.map(|of| of.amount.to_string()),
+        of.map(|of| int(of.rent)),
         landed.as_ref().map(|(tx, _)| tx.as_bytes()),
         landed.as_ref().map(|(_, block)| int(block.number)),
         landed.as_ref().map(|(_, block)| &block.hash.0[..]),
@@ -263,14 +273,19 @@ pub async fn release(tx: &mut Tx, id: TransferId, now: Timestamp) -> Result<(), 
     append(tx, &Entry { kind: EntryKind::Release, at: now, pricing, ..held }).await.map(drop)
 }
 
-/// What the last final transaction of a route on a chain cost, of those that customers bear.
+/// What the last final transaction of a route on a chain cost, of those that customers bear, without rent: few transfers make
+/// an account.
 pub async fn last_cost(
     connection: &mut impl Connection,
     chain: Chain,
     route: &str,
 ) -> Result<Option<U256>, StoreError> {
-    let row = fetch_optional!(connection, (Vec<u8>,), LAST_COST, chain.name(), route)?;
-    row.map(|(amount,)| amount_of(&amount)).transpose()
+    let row = fetch_optional!(connection, (Vec<u8>, Option<i64>), LAST_COST, chain.name(), route)?;
+    let cost = |(amount, rent): (Vec<u8>, Option<i64>)| {
+        let rent: u64 = uint("rent", rent.unwrap_or_default())?;
+        Ok(amount_of(&amount)?.saturating_sub(U256::from(rent)))
+    };
+    row.map(cost).transpose()
 }
 
 /// At most `limit` transactions of sponsors in final blocks that are not booked yet, the lowest block first. `through` is
@@ -284,16 +299,23 @@ pub async fn landed(
     let booked = fetch_optional!(connection, (i64,), BOOKED, chain.name())?.map_or(-1, |(number,)| number);
     // Behind an accepted reorg less is final than was.
     let (from, to) = (booked.min(int(through)), int(through));
-    type Row = (Vec<u8>, i64, Vec<u8>, Vec<u8>, String, String);
+    type Row = (Vec<u8>, i64, Vec<u8>, Vec<u8>, Vec<u8>, String, String, Option<i64>, String);
     let rows = fetch_all!(connection, Row, LANDED, chain.name(), from, to, i64::from(limit))?;
-    let landed = |(tx, number, block, amount, transfer, purpose): Row| {
+    let landed = |(tx, number, block, sponsor, fee, outlay, transfer, guard, purpose): Row| {
         let hash = BlockHash(hash("block hash", &block)?);
+        let outlay = parsed::<i128>("outlay", &outlay)?.max(0);
+        // What failed has made nothing, and took nothing but its fee.
+        let guard = guard.map(|rent| uint::<u64>("rent", rent)).transpose()?.filter(|rent| outlay >= i128::from(*rent));
+        let rent = outlay - guard.map_or(outlay, i128::from);
         Ok(Landed {
             tx: tx_id(&tx)?,
             block: BlockRef { number: uint("block number", number)?, hash },
-            amount: amount_of(&amount)?,
+            sponsor: address("sponsor", &sponsor)?,
+            fee: amount_of(&fee)?,
             transfer_id: parsed("transfer id", &transfer)?,
             purpose: parsed("purpose", &purpose)?,
+            locked: guard,
+            rent: u64::try_from(rent).map_err(|error| StoreError::inconsistent("outlay", error))?,
         })
     };
     rows.into_iter().map(landed).collect()
@@ -429,7 +451,7 @@ impl OfTransfer {
     /// So much of the chain's currency, of a transfer.
     pub fn new(id: TransferId, chain: Chain, route: &str, amount: U256, currency: &GasCurrency) -> Self {
         let (route, symbol) = (route.to_owned(), currency.symbol.clone());
-        OfTransfer { id, chain, route, amount, symbol, decimals: currency.decimals }
+        OfTransfer { id, chain, route, amount, rent: 0, symbol, decimals: currency.decimals }
     }
 }
 
@@ -443,6 +465,7 @@ impl TryFrom<Row> for Listed {
                 chain: parsed("chain", &chain)?,
                 route,
                 amount: amount_of(&amount)?,
+                rent: uint("rent", row.rent.unwrap_or_default())?,
                 symbol,
                 decimals: uint("decimals", decimals)?,
             }),

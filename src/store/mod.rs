@@ -30,6 +30,7 @@ mod error;
 pub mod events;
 pub mod feed;
 pub mod gas_ledger;
+pub mod guards;
 pub mod halts;
 pub mod identities;
 pub mod incidents;
@@ -95,6 +96,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         events::STATEMENTS,
         feed::STATEMENTS,
         gas_ledger::STATEMENTS,
+        guards::STATEMENTS,
         halts::STATEMENTS,
         identities::STATEMENTS,
         incidents::STATEMENTS,

@@ -10,7 +10,7 @@ use landfall_chain::{Address, AssetId, AssetTransfer, BlockHash, BlockRef, Chain
 use crate::deposit::LegHash;
 use crate::store::deposits::{address, amount_bytes, amount_of};
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, StoreError, Tx, balances, hash, int, spends};
+use crate::store::{Connection, StoreError, Tx, balances, hash, int, parsed, spends};
 
 /// What an address spent, in base units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,8 +24,8 @@ pub struct Spent {
 statements! {
     DEBIT = "INSERT INTO debits (chain, block_hash, block_number, lane, leg_hash, tx_id, asset, sender, recipient, amount, amount_text) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (chain, block_hash, leg_hash) DO NOTHING";
-    FEE = "INSERT INTO fees (chain, block_hash, block_number, tx_id, payer, amount, amount_text) \
-           VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (chain, block_hash, tx_id) DO NOTHING";
+    FEE = "INSERT INTO fees (chain, block_hash, block_number, tx_id, payer, amount, amount_text, outlay) \
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (chain, block_hash, tx_id) DO NOTHING";
     UNDEBIT = "DELETE FROM debits WHERE chain = $1 AND block_hash = $2 AND leg_hash = $3 AND lane = $4";
     UNDO_FEE = "DELETE FROM fees WHERE chain = $1 AND block_hash = $2 AND tx_id = $3";
     DEBITED = "SELECT debits.amount FROM debits JOIN blocks ON blocks.chain = debits.chain AND blocks.hash = debits.block_hash \
@@ -34,7 +34,7 @@ statements! {
     LEFT_INSIDE = "SELECT 1 FROM debits WHERE chain = $1 AND sender = $2 AND block_number = $3 AND block_hash = $4 \
                    AND asset = $5 AND lane = 'traces' ORDER BY leg_hash LIMIT 1";
     DEBITS_IN = "SELECT lane, leg_hash, tx_id, asset, sender FROM debits WHERE chain = $1 AND block_hash = $2 ORDER BY leg_hash";
-    FEES_IN = "SELECT tx_id, payer, amount FROM fees WHERE chain = $1 AND block_hash = $2 ORDER BY tx_id";
+    FEES_IN = "SELECT tx_id, payer, amount, outlay FROM fees WHERE chain = $1 AND block_hash = $2 ORDER BY tx_id";
     PAID = "SELECT fees.amount FROM fees JOIN blocks ON blocks.chain = fees.chain AND blocks.hash = fees.block_hash \
             WHERE fees.chain = $1 AND fees.payer = $2 AND fees.block_number >= $3 AND fees.block_number <= $4 AND blocks.canonical";
 }
@@ -72,10 +72,10 @@ pub async fn debit(
 
 /// Records what a transaction cost a watched address; once for each block.
 pub async fn fee(tx: &mut Tx, chain: Chain, block: &BlockRef, fee: &Fee) -> Result<(), StoreError> {
-    let Fee { tx: of, payer, amount, .. } = fee;
-    let (bytes, text) = (amount_bytes(amount), amount.to_string());
+    let Fee { tx: of, payer, amount, outlay, .. } = fee;
+    let (bytes, text, outlay) = (amount_bytes(amount), amount.to_string(), outlay.to_string());
     let (hash, number) = (&block.hash.0[..], int(block.number));
-    execute!(tx, FEE, chain.name(), hash, number, of.id.as_bytes(), payer.as_bytes(), bytes, text)?;
+    execute!(tx, FEE, chain.name(), hash, number, of.id.as_bytes(), payer.as_bytes(), bytes, text, outlay)?;
     let nonce = match of.life {
         TxLife::Nonce { signer, nonce } => Some(nonce).filter(|_| signer == *payer),
         TxLife::Block => None,
@@ -128,16 +128,28 @@ pub async fn debits_in(
     rows.into_iter().map(debited).collect()
 }
 
-/// The fees of a block: the transaction, who paid, and how much in base units of the native currency.
+/// What a transaction cost a watched address, and what else it took of it, in base units of the native currency.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Paid {
+    pub tx: TxId,
+    pub payer: Address,
+    pub amount: U256,
+    pub outlay: i128,
+}
+
+/// The fees of a block.
 pub async fn fees_in(
     connection: &mut impl Connection,
     chain: Chain,
     block: &BlockHash,
-) -> Result<Vec<(TxId, Address, U256)>, StoreError> {
-    type Row = (Vec<u8>, Vec<u8>, Vec<u8>);
+) -> Result<Vec<Paid>, StoreError> {
+    type Row = (Vec<u8>, Vec<u8>, Vec<u8>, String);
     let rows = fetch_all!(connection, Row, FEES_IN, chain.name(), &block.0[..])?;
-    let fee = |(tx, payer, amount): Row| Ok((tx_id(&tx)?, address("payer", &payer)?, amount_of(&amount)?));
-    rows.into_iter().map(fee).collect()
+    let paid = |(tx, payer, amount, outlay): Row| {
+        let (tx, payer, amount) = (tx_id(&tx)?, address("payer", &payer)?, amount_of(&amount)?);
+        Ok(Paid { tx, payer, amount, outlay: parsed("outlay", &outlay)? })
+    };
+    rows.into_iter().map(paid).collect()
 }
 
 pub(super) fn tx_id(bytes: &[u8]) -> Result<TxId, StoreError> {

@@ -41,14 +41,17 @@ statements! {
             WHERE (EXISTS (SELECT 1 FROM wallets WHERE family = $7 AND address = $5) \
             OR EXISTS (SELECT 1 FROM sponsors WHERE chain = $1 AND address = $5)) \
             AND NOT EXISTS (SELECT 1 FROM transfer_attempts WHERE chain = $1 AND tx_id = $4) \
+            AND NOT EXISTS (SELECT 1 FROM reclaims WHERE chain = $1 AND tx_id = $4) \
             ON CONFLICT (chain, block_hash, tx_id, spender) DO UPDATE SET nonce = COALESCE(spends.nonce, excluded.nonce)";
     WAITING = "SELECT s.block_hash, s.block_number, s.tx_id, s.spender, s.nonce, b.canonical \
                FROM spends AS s JOIN blocks AS b ON b.chain = s.chain AND b.hash = s.block_hash \
                WHERE s.chain = $1 AND s.block_number <= $2 ORDER BY s.block_number, s.tx_id LIMIT $3";
     JUDGED = "DELETE FROM spends WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND spender = $4";
     IS_OURS = "SELECT 1 WHERE EXISTS (SELECT 1 FROM transfer_attempts WHERE chain = $1 AND tx_id = $2) \
+               OR EXISTS (SELECT 1 FROM reclaims WHERE chain = $1 AND tx_id = $2) \
                OR EXISTS (SELECT 1 FROM journal_txs WHERE chain = $1 AND tx_id = $2)";
-    IS_ATTEMPT = "SELECT 1 WHERE EXISTS (SELECT 1 FROM transfer_attempts WHERE chain = $1 AND tx_id = $2)";
+    IS_ATTEMPT = "SELECT 1 WHERE EXISTS (SELECT 1 FROM transfer_attempts WHERE chain = $1 AND tx_id = $2) \
+                  OR EXISTS (SELECT 1 FROM reclaims WHERE chain = $1 AND tx_id = $2)";
     CARRIES = "SELECT 1 WHERE EXISTS (SELECT 1 FROM marks AS m JOIN wallets AS w ON w.family = $4 AND w.address = m.payer \
                WHERE m.chain = $1 AND m.block_hash = $2 AND m.tx_id = $3)";
     HAS_FEE = "SELECT 1 FROM fees WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4";

@@ -146,6 +146,7 @@ mod tests {
             tx: TxRef { id: TxId::Evm([0; 32]), life: TxLife::Block },
             payer: Address::Evm([0; 20]),
             amount: U256::ZERO,
+            outlay: 0,
             proved: true,
         };
         let heavy = Block { fees: vec![fee; READ_LEGS_MAX + 1], ..block(1) };
@@ -158,7 +159,7 @@ mod tests {
         let tx = TxRef { id: TxId::Solana([0; 64]), life: TxLife::Block };
         let (sender, sender_rule, amount) = (Address::Solana([1; 32]), SenderRule::OnlyPayer, U256::ZERO);
         let leg = AssetTransfer { tx, asset: AssetId::Native, sender, sender_rule, recipient: sender, amount, nth: 0 };
-        let fee = Fee { tx, payer: sender, amount, proved: false };
+        let fee = Fee { tx, payer: sender, amount, outlay: 0, proved: false };
         let rejected = Rejected { transfer: leg.clone(), verdict: Verdict::UnlistedToken };
         let full = Block {
             transfers: vec![leg.clone(); 1],

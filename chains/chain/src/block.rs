@@ -113,6 +113,9 @@ pub struct Fee {
     pub payer: Address,
     /// All of it: execution, blobs, and what a rollup adds for L1.
     pub amount: U256,
+    /// What else it took of the payer's own balance, in the same base units; less than 0 where it brought some. Known where
+    /// blocks report balances (Solana): rent of accounts that it made, for example. 0 elsewhere.
+    pub outlay: i128,
     /// Whether the block's roots prove all of it. If not, one part is only what the node reported: the cost of a blob,
     /// or what a rollup adds.
     pub proved: bool,

@@ -61,15 +61,18 @@ pub use intent::{Intent, IntentKey, Route, SignedIntent};
 pub use mark::{Effect, Mark};
 pub use network::{Asset, Chain, Family, Native, NativeSource, Network, Sending};
 pub use nobody::{Nobodys, nobodys, what_of_nobody};
-pub use paying::{BroadcastResponse, FeeMarket, GuardQuote, Maker, PayingChain, Quote, Readiness, Unpayable};
+pub use paying::{
+    BroadcastResponse, FeeMarket, GuardQuote, Maker, PayingChain, Quote, Readiness, ReclaimQuote, Unpayable,
+};
 pub use retry::Retry;
 pub use ruint::aliases::U256;
 pub use searching::{Pages, Searched, Searching};
 pub use sender::{Payer, SenderRule};
 pub use signers::Signers;
 pub use signing::{
-    Carried, Carrier, GuardTerms, Guarded, JOURNAL_ENTRIES_MAX, JournalPage, Journaled, KeyPath, Refusal,
-    SIGN_REQUESTS_MAX, Seed, SignRequest, Signed, Signer, SignerUnavailable, Signing,
+    Carried, Carrier, GUARD_RETENTION_HOURS_MIN, GuardTerms, Guarded, JOURNAL_ENTRIES_MAX, JournalPage, Journaled,
+    KeyPath, RECLAIM_GUARDS_MAX, Reclaim, Refusal, SIGN_REQUESTS_MAX, Seed, SignRequest, Signed, Signer,
+    SignerUnavailable, Signing,
 };
 pub use source::{
     AccountState, AddressSource, BlockSource, Candidates, Fate, Found, Lane, Legs, Named, Read, ReadProof, Search,

@@ -187,6 +187,9 @@ pub struct Sending {
     pub new_accounts_per_day: u32,
     /// The code that acted for a wallet is taken away again when nothing needs it any more. On EVM.
     pub clears_delegates: bool,
+    /// For how long the guard of a paid transfer is kept, by the time of blocks. On Solana; a store that was set back by more
+    /// cannot see by the guard that the transfer was paid.
+    pub guard_retention_hours: u32,
 }
 
 /// The facts of one network.
@@ -218,6 +221,8 @@ impl Sending {
     const FLOOR_TRANSFERS: u128 = 100;
     /// More than an account that pays salaries needs on most days.
     const NEW_ACCOUNTS_PER_DAY: u32 = 20;
+    /// Longer than a weekend: backups of Friday are restored on Monday.
+    const GUARD_RETENTION_HOURS: u32 = 72;
     /// Enough that a block that comes late is no reason.
     const RAISE_AFTER_BLOCKS: u64 = 3;
 
@@ -231,6 +236,7 @@ impl Sending {
             max_fee: None,
             new_accounts_per_day: Sending::NEW_ACCOUNTS_PER_DAY,
             clears_delegates: true,
+            guard_retention_hours: Sending::GUARD_RETENTION_HOURS,
         }
     }
 }

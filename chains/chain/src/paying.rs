@@ -53,15 +53,30 @@ pub enum Quote {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GuardQuote {
     /// These.
-    Terms {
-        /// They.
-        terms: GuardTerms,
-        /// The recipient has no account of the token: the sponsor pays for one.
-        makes_account: bool,
-    },
+    Terms(GuardTerms),
     /// The chain does not know the blockhash: it, or our record, is behind, or on another branch.
     NotYet,
     /// The sponsor owns too little for the fee or the guard.
+    Poor,
+    /// The chain would refuse it now; the node's words, cleaned.
+    Refused(String),
+}
+
+/// What a transaction that takes back guards is made of now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReclaimQuote {
+    /// It would go through.
+    Terms {
+        /// What each guard holds.
+        lamports: Vec<u64>,
+        /// The compute units that it may use.
+        compute_limit: u32,
+    },
+    /// An endpoint reports that these of them, counted from 0, are not there.
+    Absent(Vec<usize>),
+    /// The chain does not know the blockhash: it, or our record, is behind, or on another branch.
+    NotYet,
+    /// The sponsor owns too little for the fee.
     Poor,
     /// The chain would refuse it now; the node's words, cleaned.
     Refused(String),
@@ -133,6 +148,15 @@ pub trait PayingChain: Send + Sync + 'static {
         recent: &BlockRef,
     ) -> impl Future<Output = Result<GuardQuote, SourceError>> + Send;
 
+    /// What a transaction of `sponsor` that takes back the guards of `intents` is made of, on the blockhash of `recent`. Tried
+    /// with everything but signatures. A chain that makes no guards has none.
+    fn reclaim_quote(
+        &self,
+        sponsor: &Address,
+        intents: &[Intent],
+        recent: &BlockRef,
+    ) -> impl Future<Output = Result<ReclaimQuote, SourceError>> + Send;
+
     /// How many transactions `address` has sent, after `at`; without `at`, after the newest block. On Solana, where
     /// nobody counts them, it is always 0.
     fn nonce_at(
@@ -158,6 +182,15 @@ pub trait PayingChain: Send + Sync + 'static {
     /// Whether the one-time key of `intent` was used up to the final block `at`, by its state: as many endpoints as must
     /// agree report it.
     fn is_used(&self, intent: &Intent, at: &BlockRef) -> impl Future<Output = Result<bool, SourceError>> + Send;
+
+    /// Whether the guard of `intent` was there at any time between block `from` and the final block `at`: as many endpoints as
+    /// must agree list what named it, each of which keeps all of that. One that keeps less says nothing.
+    fn was_made(
+        &self,
+        intent: &Intent,
+        from: u64,
+        at: &BlockRef,
+    ) -> impl Future<Output = Result<bool, SourceError>> + Send;
 
     /// Which final transaction made the guard of `intent`, which stands at the final block `at`: as many endpoints as must
     /// agree report it. `None` where they do not know, and where there is no guard.
@@ -198,6 +231,15 @@ impl<C: PayingChain> PayingChain for Arc<C> {
         C::guard_quote(self, sponsor, intent, recent).await
     }
 
+    async fn reclaim_quote(
+        &self,
+        sponsor: &Address,
+        intents: &[Intent],
+        recent: &BlockRef,
+    ) -> Result<ReclaimQuote, SourceError> {
+        C::reclaim_quote(self, sponsor, intents, recent).await
+    }
+
     async fn nonce_at(&self, address: &Address, at: Option<&BlockRef>) -> Result<u64, SourceError> {
         C::nonce_at(self, address, at).await
     }
@@ -220,6 +262,10 @@ impl<C: PayingChain> PayingChain for Arc<C> {
 
     async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
         C::is_used(self, intent, at).await
+    }
+
+    async fn was_made(&self, intent: &Intent, from: u64, at: &BlockRef) -> Result<bool, SourceError> {
+        C::was_made(self, intent, from, at).await
     }
 
     async fn maker(&self, intent: &Intent, at: &BlockRef) -> Result<Option<Maker>, SourceError> {

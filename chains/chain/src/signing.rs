@@ -14,6 +14,12 @@ use crate::{Address, Authorization, BlockHash, Family, Intent, SignedAuthorizati
 /// How many requests one call may have.
 pub const SIGN_REQUESTS_MAX: usize = 64;
 
+/// How many guards one transaction takes back: so many always fit, each of another wallet.
+pub const RECLAIM_GUARDS_MAX: usize = 4;
+
+/// No guard is taken back sooner behind the deadline of its transfer, whatever is asked for.
+pub const GUARD_RETENTION_HOURS_MIN: u32 = 24;
+
 /// How many entries of its journal a signer reads for one call.
 pub const JOURNAL_ENTRIES_MAX: u64 = 1_000;
 
@@ -92,6 +98,15 @@ pub enum SignRequest {
         /// The transaction.
         guarded: Guarded,
     },
+    /// By the keys of a sponsor and of the payers whose guards it takes back.
+    Reclaim {
+        /// Where the sponsor's key stands.
+        path: KeyPath,
+        /// Where the payer's key of each guard stands.
+        payers: Vec<KeyPath>,
+        /// The transaction.
+        reclaim: Reclaim,
+    },
 }
 
 /// A transaction of a sponsor that carries what others have signed.
@@ -138,6 +153,20 @@ pub struct Guarded {
     pub terms: GuardTerms,
 }
 
+/// A transaction of Solana that takes back what guards hold. They are there no more behind it, so nothing may be alive that
+/// they refuse.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Reclaim {
+    /// Who pays for it, and is given what the guards hold.
+    pub sponsor: Address,
+    /// What made each guard, and what it holds, in lamports.
+    pub guards: Vec<(Intent, u64)>,
+    /// The hash of a recent block.
+    pub blockhash: BlockHash,
+    /// The most compute units that it may use.
+    pub compute_limit: u32,
+}
+
 /// What a transaction that makes a guard is made of beside what it pays.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct GuardTerms {
@@ -151,6 +180,9 @@ pub struct GuardTerms {
     pub compute_price: u64,
     /// The recipient's account takes no payment without a memo: the transfer's id stands in front of it.
     pub memo: bool,
+    /// The recipient has no account of the token: the sponsor pays for one. Without it none is made, whatever became of
+    /// the account since: who closes it gets no second one from an attempt that was made while it stood.
+    pub makes_account: bool,
 }
 
 /// What the signer made of a request.
@@ -201,6 +233,15 @@ pub enum Journaled {
         sponsor: Address,
         /// The sponsor's nonce; `None` where transactions have none.
         nonce: Option<u64>,
+        /// Its id.
+        tx: TxId,
+    },
+    /// By the keys of a sponsor and of payers: a transaction that takes back guards.
+    Reclaim {
+        /// Who pays for it.
+        sponsor: Address,
+        /// The hash of the block that it names.
+        blockhash: BlockHash,
         /// Its id.
         tx: TxId,
     },

@@ -141,7 +141,20 @@ impl SimTx {
             TxLife::Block => self.fee_payer,
         };
         let (amount, proved) = (self.reported_fee.unwrap_or(self.fee), self.reported_fee.is_none());
-        Some(Fee { tx: self.tx, payer, amount, proved })
+        Some(Fee { tx: self.tx, payer, amount, outlay: self.outlay(payer), proved })
+    }
+
+    /// What its legs of the native currency took of who paid for it, where blocks report balances, as Solana's do.
+    fn outlay(&self, payer: Address) -> i128 {
+        if self.tx.life != TxLife::Block {
+            return 0;
+        }
+        let native = self.legs.iter().filter(|leg| leg.asset == AssetId::Native && leg.lane == Lane::Block);
+        let change = native.map(|leg| {
+            let amount = i128::try_from(leg.amount).expect("no test moves so much");
+            amount * (i128::from(leg.sender == payer) - i128::from(leg.recipient == payer))
+        });
+        change.sum()
     }
 
     /// A transaction with an id of its own: `signer` and `nonce` make it.
@@ -547,8 +560,11 @@ impl State {
                     balance -= leg.amount;
                 }
             }
-            let signed = matches!(tx.tx.life, TxLife::Nonce { signer, .. } if signer == *address);
-            if signed && *asset == AssetId::Native {
+            let is_payer = match tx.tx.life {
+                TxLife::Nonce { signer, .. } => signer == *address,
+                TxLife::Block => tx.fee_payer == *address,
+            };
+            if is_payer && *asset == AssetId::Native {
                 balance -= tx.fee;
             }
         }

@@ -14,5 +14,5 @@ mod source;
 
 pub use fault::Fault;
 pub use ledger::{SimBlock, SimChain, SimLeg, SimTx, WEALTH};
-pub use pay::{Payment, SendFault, SimSigner};
+pub use pay::{ACCOUNT_RENT, GUARD_RENT, Payment, SendFault, SimSigner};
 pub use pool::{Lie, SimPool};

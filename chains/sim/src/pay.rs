@@ -10,20 +10,22 @@ use std::time::Duration;
 use landfall_chain::{
     Acting, Address, AssetId, Authorization, BlockHash, BlockRef, BroadcastResponse, Carried, Carrier, Effect,
     FeeMarket, GuardQuote, GuardTerms, Guarded, Intent, IntentKey, JOURNAL_ENTRIES_MAX, JournalPage, Journaled,
-    KeyPath, Lane, Maker, Mark, PayingChain, Quote, Readiness, Refusal, Route, SignRequest, Signed,
-    SignedAuthorization, SignedIntent, Signer, SignerUnavailable, Signing, SourceError, TxId, TxLife, TxRef, U256,
-    Unpayable, hash_of,
+    KeyPath, Lane, Maker, Mark, PayingChain, Quote, Readiness, Reclaim, ReclaimQuote, Refusal, Route, SignRequest,
+    Signed, SignedAuthorization, SignedIntent, Signer, SignerUnavailable, Signing, SourceError, TxId, TxLife, TxRef,
+    U256, Unpayable, hash_of,
 };
 
 use crate::ledger::State;
-use crate::{Fault, SimChain, SimLeg, SimTx};
+use crate::{Fault, SimChain, SimLeg, SimTx, WEALTH};
 
 /// What carrying an intent takes.
 const GAS: u64 = 60_000;
 /// In so many blocks on top of that of its blockhash a transaction that makes a guard may land, as on Solana.
 const BLOCKHASH_BLOCKS: usize = 150;
-/// What such a transaction is made of.
-const GUARD_RENT: u64 = 890_880;
+/// What a guard is made with.
+pub const GUARD_RENT: u64 = 890_880;
+/// What an account of a token is made with.
+pub const ACCOUNT_RENT: u64 = 2_039_280;
 const COMPUTE_LIMIT: u32 = 20_000;
 /// The offer of a node's pool that replaces another must be so many percent higher.
 const REPLACES_PERCENT: u128 = 110;
@@ -49,9 +51,11 @@ pub(crate) struct Paying {
     /// What was ever signed.
     signed: BTreeMap<TxId, Carrier>,
     guarded: BTreeMap<TxId, Guarded>,
+    reclaims: BTreeMap<TxId, Reclaim>,
     /// Guards that somebody else made.
     made: BTreeSet<IntentKey>,
-    makes_accounts: bool,
+    /// Recipients have no accounts of tokens.
+    misses_accounts: bool,
     hides_makers: bool,
     are_payers: bool,
     denies_marks: bool,
@@ -72,8 +76,9 @@ impl Paying {
         Paying {
             signed: BTreeMap::new(),
             guarded: BTreeMap::new(),
+            reclaims: BTreeMap::new(),
             made: BTreeSet::new(),
-            makes_accounts: false,
+            misses_accounts: false,
             hides_makers: false,
             are_payers: false,
             denies_marks: false,
@@ -90,7 +95,8 @@ impl Paying {
 
     /// What a fork dropped waits again.
     pub(crate) fn pool_again<'t>(&mut self, txs: impl IntoIterator<Item = &'t SimTx>) {
-        let is_known = |id: &TxId| self.signed.contains_key(id) || self.guarded.contains_key(id);
+        let is_known =
+            |id: &TxId| self.signed.contains_key(id) || self.guarded.contains_key(id) || self.reclaims.contains_key(id);
         let known = txs.into_iter().map(|tx| tx.tx.id).filter(is_known);
         self.pool.extend(known.collect::<Vec<_>>());
     }
@@ -130,7 +136,7 @@ impl SimChain {
 
     /// Whether recipients have no accounts of tokens, from now on.
     pub fn miss_accounts(&self, missing: bool) {
-        self.lock().paying.makes_accounts = missing;
+        self.lock().paying.misses_accounts = missing;
     }
 
     /// The transactions that make guards and wait in the pool.
@@ -139,10 +145,30 @@ impl SimChain {
         state.paying.pool.iter().filter_map(|id| state.paying.guarded.get(id)).cloned().collect()
     }
 
+    /// Where the guard of a payer's one-time key stands.
+    pub fn guard(payer: &Address, key: &IntentKey) -> Address {
+        at_hash([b"guard".as_slice(), payer.as_bytes(), &key.0])
+    }
+
+    /// What it holds after the newest block.
+    pub fn guard_holds(&self, payer: &Address, key: &IntentKey) -> U256 {
+        let latest = self.latest().number;
+        self.balance(&SimChain::guard(payer, key), &AssetId::Native, latest) - U256::from(WEALTH)
+    }
+
+    /// How many transactions that take back guards canonical blocks have: all of them, and those that failed.
+    pub fn landed_reclaims(&self) -> (usize, usize) {
+        let state = self.lock();
+        let txs = state.blocks.iter().flat_map(|block| &block.txs);
+        let landed: Vec<&SimTx> = txs.filter(|tx| state.paying.reclaims.contains_key(&tx.tx.id)).collect();
+        (landed.len(), landed.iter().filter(|tx| tx.legs.is_empty()).count())
+    }
+
     /// All that was ever signed is in the pool again.
     pub fn pool_all(&self) {
         let mut state = self.lock();
-        let all: Vec<TxId> = state.paying.signed.keys().chain(state.paying.guarded.keys()).copied().collect();
+        let Paying { signed, guarded, reclaims, .. } = &state.paying;
+        let all: Vec<TxId> = signed.keys().chain(guarded.keys()).chain(reclaims.keys()).copied().collect();
         state.paying.pool.extend(all);
     }
 
@@ -213,6 +239,7 @@ impl SimChain {
         let block = self.mine(Vec::new());
         let mut state = self.lock();
         state.execute_guarded(most);
+        state.execute_reclaims();
         for _ in 0..most {
             let Some(id) = state.next_executable() else { break };
             state.execute(id);
@@ -348,11 +375,44 @@ impl State {
     /// Why a transaction that makes the guard of `intent` would fail.
     fn obstacle_of_guarded(&self, intent: &Intent) -> Option<&'static str> {
         let Intent { asset, payer, amount, .. } = intent;
-        let key = intent.key();
-        if self.paying.made.contains(&key) || self.is_key_used(payer, &key, asset, u64::MAX) {
+        if self.is_guarded(intent, u64::MAX) {
             return Some("the guard is there already");
         }
         (self.balance(payer, asset, u64::MAX) < *amount).then_some("the amount exceeds the balance")
+    }
+
+    /// Whether the guard of an intent stands after block `number`.
+    fn is_guarded(&self, intent: &Intent, number: u64) -> bool {
+        self.paying.made.contains(&intent.key()) || self.held(intent, number) > 0
+    }
+
+    /// What the guard of an intent holds after block `number`.
+    fn held(&self, intent: &Intent, number: u64) -> u64 {
+        let held = self.balance(&guard_of(intent), &AssetId::Native, number) - U256::from(WEALTH);
+        u64::try_from(held).expect("no test moves so much")
+    }
+
+    /// In the newest block: those of the pool that take back guards. One that fails costs its fee.
+    fn execute_reclaims(&mut self) {
+        let is_one = |id: &TxId| self.paying.reclaims.contains_key(id);
+        let waiting: Vec<TxId> = self.paying.pool.iter().copied().filter(is_one).collect();
+        for id in waiting {
+            self.paying.pool.remove(&id);
+            let Some(Reclaim { sponsor, guards, blockhash, .. }) = self.paying.reclaims.get(&id).cloned() else {
+                continue;
+            };
+            if self.has_landed(&id) || !self.is_blockhash_young(&blockhash) {
+                continue;
+            }
+            let tx = TxRef { id, life: TxLife::Block };
+            let mut executed = SimTx { tx, ..SimTx::new(sponsor, 0, Vec::new()) };
+            // All of it, or nothing: what is left would be too little to stay.
+            if guards.iter().all(|(intent, lamports)| self.held(intent, u64::MAX) == *lamports) {
+                let leg = |(intent, lamports): &(Intent, u64)| SimLeg::native(guard_of(intent), sponsor, *lamports);
+                executed.legs = guards.iter().map(leg).collect();
+            }
+            self.blocks.last_mut().expect("block 0 is never dropped").txs.push(executed);
+        }
     }
 
     fn is_blockhash_young(&self, hash: &BlockHash) -> bool {
@@ -368,15 +428,22 @@ impl State {
         for id in waiting {
             self.paying.pool.remove(&id);
             let Some(Guarded { sponsor, intent, terms }) = self.paying.guarded.get(&id).cloned() else { continue };
-            if !self.is_blockhash_young(&terms.blockhash) {
+            if self.has_landed(&id) || !self.is_blockhash_young(&terms.blockhash) {
                 continue;
             }
             let tx = TxRef { id, life: TxLife::Block };
             let mut executed = SimTx { tx, ..SimTx::new(sponsor, 0, Vec::new()) };
-            if self.obstacle_of_guarded(&intent).is_none() {
+            let has_account = terms.makes_account || !self.paying.misses_accounts;
+            if has_account && self.obstacle_of_guarded(&intent).is_none() {
                 let Intent { asset, payer, destination, amount, .. } = intent;
-                executed.legs =
-                    vec![SimLeg { asset, sender: payer, recipient: destination, amount, lane: Lane::Block }];
+                let guard = guard_of(&intent);
+                executed.legs = vec![
+                    SimLeg { asset, sender: payer, recipient: destination, amount, lane: Lane::Block },
+                    SimLeg::native(sponsor, guard, terms.rent),
+                ];
+                if self.paying.misses_accounts {
+                    executed.legs.push(SimLeg::native(sponsor, account_of(&destination), ACCOUNT_RENT));
+                }
                 let effect = Effect::Paid { destination, amount };
                 executed.marks = vec![Mark { tx, payer, key: intent.key().shown(&payer), asset, effect }];
             }
@@ -384,9 +451,12 @@ impl State {
         }
     }
 
+    fn has_landed(&self, id: &TxId) -> bool {
+        self.blocks.iter().flat_map(|block| &block.txs).any(|tx| tx.tx.id == *id)
+    }
+
     fn pool_guarded(&mut self, id: TxId, blockhash: &BlockHash) -> BroadcastResponse {
-        let has_landed = self.blocks.iter().flat_map(|block| &block.txs).any(|tx| tx.tx.id == id);
-        if has_landed || self.paying.pool.contains(&id) {
+        if self.has_landed(&id) || self.paying.pool.contains(&id) {
             return BroadcastResponse::Known;
         }
         if !self.is_blockhash_young(blockhash) {
@@ -441,8 +511,10 @@ impl State {
     }
 
     fn pool(&mut self, id: TxId) -> BroadcastResponse {
-        if let Some(Guarded { terms, .. }) = self.paying.guarded.get(&id).cloned() {
-            return self.pool_guarded(id, &terms.blockhash);
+        let of_guarded = self.paying.guarded.get(&id).map(|guarded| guarded.terms.blockhash);
+        let of_reclaim = self.paying.reclaims.get(&id).map(|reclaim| reclaim.blockhash);
+        if let Some(blockhash) = of_guarded.or(of_reclaim) {
+            return self.pool_guarded(id, &blockhash);
         }
         let Some(Carrier { sponsor, nonce, max_fee, tip, gas_limit, .. }) = self.paying.signed.get(&id).cloned() else {
             return BroadcastResponse::Refused;
@@ -532,9 +604,33 @@ impl PayingChain for SimChain {
             return Ok(GuardQuote::NotYet);
         }
         let blockhash = recent.hash;
-        let terms =
-            GuardTerms { blockhash, rent: GUARD_RENT, compute_limit: COMPUTE_LIMIT, compute_price: 0, memo: false };
-        Ok(GuardQuote::Terms { terms, makes_account: state.paying.makes_accounts })
+        Ok(GuardQuote::Terms(GuardTerms {
+            blockhash,
+            rent: GUARD_RENT,
+            compute_limit: COMPUTE_LIMIT,
+            compute_price: 0,
+            memo: false,
+            makes_account: state.paying.misses_accounts,
+        }))
+    }
+
+    async fn reclaim_quote(
+        &self,
+        _: &Address,
+        intents: &[Intent],
+        recent: &BlockRef,
+    ) -> Result<ReclaimQuote, SourceError> {
+        self.call().await?;
+        let state = self.lock();
+        if !state.is_blockhash_young(&recent.hash) {
+            return Ok(ReclaimQuote::NotYet);
+        }
+        let lamports: Vec<u64> = intents.iter().map(|intent| state.held(intent, u64::MAX)).collect();
+        let absent: Vec<usize> = (0..lamports.len()).filter(|at| lamports[*at] == 0).collect();
+        if !absent.is_empty() {
+            return Ok(ReclaimQuote::Absent(absent));
+        }
+        Ok(ReclaimQuote::Terms { lamports, compute_limit: COMPUTE_LIMIT })
     }
 
     async fn nonce_at(&self, address: &Address, at: Option<&BlockRef>) -> Result<u64, SourceError> {
@@ -595,8 +691,25 @@ impl PayingChain for SimChain {
         self.call_to_pay().await?;
         let state = self.lock();
         state.must_have(at)?;
-        let is_made = state.paying.made.contains(&intent.key());
-        Ok(is_made || state.is_key_used(&intent.payer, &intent.key(), &intent.asset, at.number))
+        Ok(match intent.route {
+            Route::Guard { .. } => state.is_guarded(intent, at.number),
+            Route::Erc3009 { .. } | Route::Delegate(_) => {
+                state.is_key_used(&intent.payer, &intent.key(), &intent.asset, at.number)
+            }
+        })
+    }
+
+    async fn was_made(&self, intent: &Intent, from: u64, at: &BlockRef) -> Result<bool, SourceError> {
+        self.call_to_pay().await?;
+        let state = self.lock();
+        if state.paying.hides_makers {
+            return Err(SourceError::transient("no endpoint keeps that history"));
+        }
+        let guard = guard_of(intent);
+        let is_within = |number: u64| number > from && number <= at.number;
+        let blocks = state.blocks.iter().filter(|block| is_within(block.header.block.number));
+        let mut legs = blocks.flat_map(|block| &block.txs).flat_map(|tx| &tx.legs);
+        Ok(legs.any(|leg| leg.recipient == guard))
     }
 
     async fn maker(&self, intent: &Intent, _: &BlockRef) -> Result<Option<Maker>, SourceError> {
@@ -803,6 +916,24 @@ impl SimSigner {
                 let signed = Journaled::Carrier { transfer_id, sponsor: *sponsor, nonce: None, tx: id };
                 (id.as_bytes().to_vec(), Some(id), (id_of_guarded(guarded), intent.chain_ref.clone(), signed))
             }
+            SignRequest::Reclaim { path, payers, reclaim } => {
+                let Reclaim { sponsor, guards, blockhash, .. } = reclaim;
+                let is_theirs = |((intent, _), path): (&(Intent, u64), &KeyPath)| {
+                    let known = journal.intents.get(&intent.transfer_id);
+                    let is_known = known.is_some_and(|(_, deadlines)| deadlines.contains(&intent.deadline));
+                    is_known && SimSigner::address(path) == intent.payer
+                };
+                let are_theirs = payers.len() == guards.len() && guards.iter().zip(payers).all(is_theirs);
+                if !are_theirs || SimSigner::address(path) != *sponsor {
+                    return Err(Refusal("another key signs it, or its intents are not in the journal".to_owned()));
+                }
+                let hash = id_of_reclaim(reclaim);
+                let id = TxId::Evm(hash);
+                self.chain.lock().paying.reclaims.insert(id, reclaim.clone());
+                let chain_ref = guards.first().map(|(intent, _)| intent.chain_ref.clone()).unwrap_or_default();
+                let signed = Journaled::Reclaim { sponsor: *sponsor, blockhash: *blockhash, tx: id };
+                (id.as_bytes().to_vec(), Some(id), (hash, chain_ref, signed))
+            }
         };
         let seq = journal.seq_of(entry);
         Ok(Signed { bytes, tx, seq })
@@ -913,6 +1044,21 @@ fn id_of(carrier: &Carrier) -> [u8; 32] {
     hash_of(fields)
 }
 
+/// Where the guard of an intent stands, and the recipient's account of the token.
+fn guard_of(intent: &Intent) -> Address {
+    SimChain::guard(&intent.payer, &intent.key())
+}
+
+fn account_of(owner: &Address) -> Address {
+    at_hash([b"account".as_slice(), owner.as_bytes(), &[]])
+}
+
+fn at_hash(fields: [&[u8]; 3]) -> Address {
+    let hash = hash_of(fields);
+    let (bytes, _) = hash.split_first_chunk().expect("32 is more than 20");
+    Address::Evm(*bytes)
+}
+
 /// Whatever was used up by the transaction.
 fn is_same(one: &Mark, other: &Mark) -> bool {
     Mark { tx: other.tx, ..*one } == *other && one.tx.id == other.tx.id
@@ -920,9 +1066,16 @@ fn is_same(one: &Mark, other: &Mark) -> bool {
 
 fn id_of_guarded(guarded: &Guarded) -> [u8; 32] {
     let Guarded { sponsor, intent, terms } = guarded;
-    let GuardTerms { blockhash, rent, compute_limit, compute_price, memo } = terms;
+    let GuardTerms { blockhash, rent, compute_limit, compute_price, memo, makes_account } = terms;
     let (rent, limit, price) = (rent.to_be_bytes(), compute_limit.to_be_bytes(), compute_price.to_be_bytes());
-    let fields: [&[u8]; 7] =
-        [sponsor.as_bytes(), &intent_hash(intent), &blockhash.0, &rent, &limit, &price, &[u8::from(*memo)]];
+    let flags = [u8::from(*memo), u8::from(*makes_account)];
+    let fields: [&[u8]; 7] = [sponsor.as_bytes(), &intent_hash(intent), &blockhash.0, &rent, &limit, &price, &flags];
     hash_of(fields)
+}
+
+fn id_of_reclaim(reclaim: &Reclaim) -> [u8; 32] {
+    let Reclaim { sponsor, guards, blockhash, compute_limit } = reclaim;
+    let of = |(intent, lamports): &(Intent, u64)| hash_of([&intent_hash(intent)[..], &lamports.to_be_bytes()]);
+    let taken: Vec<u8> = guards.iter().flat_map(of).collect();
+    hash_of([sponsor.as_bytes(), &taken, &blockhash.0, &compute_limit.to_be_bytes()])
 }

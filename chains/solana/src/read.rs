@@ -131,6 +131,15 @@ struct Record {
     held: [u64; 2],
 }
 
+impl Record {
+    fn of_fee(self, tx: TxRef) -> Fee {
+        let [before, after] = self.held.map(i128::from);
+        let outlay = before - after - i128::from(self.fee);
+        // Nothing is covered by a root here.
+        Fee { tx, payer: self.payer, amount: U256::from(self.fee), outlay, proved: false }
+    }
+}
+
 impl<'r> Taken<'r> {
     fn new(rules: &'r Rules, asked: &Asked) -> Self {
         let (txs, seen, fees, marks) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
@@ -150,10 +159,7 @@ impl<'r> Taken<'r> {
             Entry::Vacant(entry) => {
                 entry.insert(Seen { last: record, has_succeeded: !tx.failed });
                 self.txs.push(reference.id);
-                if tx.fee > 0 {
-                    // Nothing is covered by a root here.
-                    self.fees.push(Fee { tx: reference, payer, amount: U256::from(tx.fee), proved: false });
-                }
+                self.fees.extend(Some(record.of_fee(reference)).filter(|_| tx.fee > 0));
                 self.marks.extend(marks::of_tx(self.rules, &tx, reference, self.slot)?);
                 self.judge.tx(&tx, reference)
             }
@@ -180,10 +186,13 @@ impl<'r> Taken<'r> {
 
     /// Adds what it cost this time to what it cost before.
     fn pay_again(&mut self, tx: TxRef, record: &Record) {
-        let amount = U256::from(record.fee);
+        let again = record.of_fee(tx);
         match self.fees.iter_mut().find(|fee| fee.tx == tx) {
-            Some(fee) => fee.amount += amount,
-            None if record.fee > 0 => self.fees.push(Fee { tx, payer: record.payer, amount, proved: false }),
+            Some(fee) => {
+                fee.amount += again.amount;
+                fee.outlay += again.outlay;
+            }
+            None if record.fee > 0 => self.fees.push(again),
             None => {}
         }
     }

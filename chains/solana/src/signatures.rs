@@ -30,7 +30,7 @@ use crate::error::SolanaError;
 use crate::reaction::Reaction;
 
 pub(crate) const SIGNATURES: &str = "getSignaturesForAddress";
-const FIRST_AVAILABLE: &str = "getFirstAvailableBlock";
+pub(crate) const FIRST_AVAILABLE: &str = "getFirstAvailableBlock";
 /// The most that a node gives at once.
 const PAGE_MAX: usize = 1_000;
 /// A thousand million signatures of one account: no list that makes sense is longer.

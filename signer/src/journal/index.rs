@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use landfall_chain::hash_of;
 
-use crate::journal::line::{Authorized, Carried, Kind, Line};
+use crate::journal::line::{Authorized, Carried, Kind, Line, ReclaimContent};
 
 /// How many deadlines one transfer may have: the first, and three that heal it behind reorgs.
 pub const DEADLINES_MAX: usize = 4;
@@ -40,9 +40,12 @@ pub(super) struct Contradiction;
 #[derive(Debug, Default)]
 pub(super) struct Index {
     intents: HashMap<[u8; 16], Signed>,
+    /// Carriers and reclaims.
     carriers: HashMap<[u8; 32], u64>,
     /// By transfer.
     cancellations: HashMap<[u8; 16], u64>,
+    /// The entries of intents whose guard is taken back, and how many reclaims of it there are.
+    reclaimed: HashMap<u64, u32>,
     /// By chain, wallet and nonce: [`Line::what`], and the entry.
     authorizations: HashMap<[u8; 32], ([u8; 32], u64)>,
     /// The entries of all of them.
@@ -65,8 +68,15 @@ impl Index {
             Kind::Intent => self.seen_intent(line),
             Kind::Cancellation => self.seen_cancellation(line),
             Kind::Authorization => self.seen_authorization(line),
-            Kind::Carrier => self.carriers.get(&line.what()).map_or(Seen::Never, |seq| Seen::Same { seq: *seq }),
+            Kind::Carrier | Kind::Reclaim => {
+                self.carriers.get(&line.what()).map_or(Seen::Never, |seq| Seen::Same { seq: *seq })
+            }
         }
+    }
+
+    /// Whether the guard that the intent of this entry made was taken back, or may have been.
+    pub(super) fn is_reclaimed(&self, intent: u64) -> bool {
+        self.reclaimed.contains_key(&intent)
     }
 
     fn seen_intent(&self, line: &Line) -> Seen {
@@ -144,6 +154,14 @@ impl Index {
                 }
                 self.carriers.insert(line.what(), line.seq);
             }
+            Kind::Reclaim => {
+                let content: ReclaimContent = serde_json::from_str(line.content.get()).map_err(|_| Contradiction)?;
+                if content.guards.iter().any(|(intent, _)| *intent >= line.seq) {
+                    return Err(Contradiction);
+                }
+                content.guards.iter().for_each(|(intent, _)| *self.reclaimed.entry(*intent).or_default() += 1);
+                self.carriers.insert(line.what(), line.seq);
+            }
         }
         Ok(())
     }
@@ -151,6 +169,14 @@ impl Index {
     /// Takes out the newest entry again.
     pub(super) fn remove(&mut self, line: &Line) {
         self.carriers.remove(&line.what());
+        if line.kind == Kind::Reclaim
+            && let Ok(content) = serde_json::from_str::<ReclaimContent>(line.content.get())
+        {
+            for (intent, _) in content.guards {
+                self.reclaimed.entry(intent).and_modify(|times| *times -= 1);
+                self.reclaimed.retain(|_, times| *times > 0);
+            }
+        }
         if let Some(place) = place(line) {
             self.authorizations.remove(&place);
             self.authorized.remove(&line.seq);

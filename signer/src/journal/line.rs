@@ -3,8 +3,8 @@
 //! Promise: an entry has one form, so that its hash covers each byte of it, and the entry before.
 
 use landfall_chain::{
-    Address, Authorization, Carried as Load, Carrier, Family, GuardTerms, Guarded, Intent, Journaled, KeyPath, Route,
-    TxId, hash_of,
+    Address, Authorization, BlockHash, Carried as Load, Carrier, Family, GuardTerms, Guarded, Intent, Journaled,
+    KeyPath, Reclaim, Route, TxId, hash_of,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -26,6 +26,8 @@ pub(super) enum Kind {
     /// A wallet lets a delegate act for it, or takes it away.
     Authorization,
     Carrier,
+    /// A transaction that takes back guards.
+    Reclaim,
 }
 
 /// One entry. The order of the fields is that of the line.
@@ -121,7 +123,19 @@ struct GuardedContent {
     compute_limit: u32,
     compute_price: u64,
     memo: bool,
+    makes_account: bool,
     /// Its id.
+    tx: String,
+}
+
+/// `content` of a transaction that takes back guards.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ReclaimContent {
+    sponsor: String,
+    /// The entry of what made each guard, and what it holds.
+    pub(super) guards: Vec<(u64, u64)>,
+    blockhash: String,
+    compute_limit: u32,
     tx: String,
 }
 
@@ -244,7 +258,7 @@ impl Line {
 
     /// `entry` is that of the intent, and `tx` its own id.
     pub(super) fn of_guarded(path: &KeyPath, guarded: &Guarded, (entry, tx): (u64, &TxId), at: u64) -> Self {
-        let GuardTerms { blockhash, rent, compute_limit, compute_price, memo } = guarded.terms;
+        let GuardTerms { blockhash, rent, compute_limit, compute_price, memo, makes_account } = guarded.terms;
         let content = raw(&GuardedContent {
             sponsor: guarded.sponsor.to_string(),
             intent: entry,
@@ -253,9 +267,24 @@ impl Line {
             compute_limit,
             compute_price,
             memo,
+            makes_account,
             tx: tx.to_string(),
         });
         Line::draft(Kind::Carrier, content, at).about(path, &guarded.intent)
+    }
+
+    /// `entries` are those of the intents.
+    pub(super) fn of_reclaim(path: &KeyPath, reclaim: &Reclaim, (entries, tx): (&[u64], &TxId), at: u64) -> Self {
+        let Reclaim { sponsor, guards, blockhash, compute_limit } = reclaim;
+        let content = raw(&ReclaimContent {
+            sponsor: sponsor.to_string(),
+            guards: entries.iter().copied().zip(guards.iter().map(|(_, lamports)| *lamports)).collect(),
+            blockhash: hex::encode(blockhash.0),
+            compute_limit: *compute_limit,
+            tx: tx.to_string(),
+        });
+        let chain = guards.first().map(|(intent, _)| intent.chain_ref.clone());
+        Line { chain, path: Some(path.to_string()), ..Line::draft(Kind::Reclaim, content, at) }
     }
 
     fn draft(kind: Kind, content: Box<RawValue>, at: u64) -> Self {
@@ -320,6 +349,12 @@ impl Line {
                 let (sponsor, tx) = (address(&sponsor)?, TxId::parse(family, &tx).ok()?);
                 Some(Journaled::Carrier { transfer_id: transfer_id(), sponsor, nonce, tx })
             }
+            Kind::Reclaim => {
+                let ReclaimContent { sponsor, blockhash, tx, .. } = serde_json::from_str(self.content.get()).ok()?;
+                let blockhash = BlockHash(hex::decode_to_array(blockhash).ok()?);
+                let tx = TxId::parse(family, &tx).ok()?;
+                Some(Journaled::Reclaim { sponsor: address(&sponsor)?, blockhash, tx })
+            }
         }
     }
 
@@ -330,6 +365,7 @@ impl Line {
             Kind::Cancellation => "cancellation",
             Kind::Authorization => "authorization",
             Kind::Carrier => "carrier",
+            Kind::Reclaim => "reclaim",
         };
         let (seq, at) = (self.seq.to_be_bytes(), self.at.to_be_bytes());
         let deadline = self.deadline.map(u64::to_be_bytes);

@@ -15,7 +15,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use landfall_chain::{Authorization, Carrier, Guarded, Intent, KeyPath, TxId};
+use landfall_chain::{Authorization, Carrier, Guarded, Intent, KeyPath, Reclaim, TxId};
 use rand::TryRng;
 use rand::rngs::SysRng;
 
@@ -134,6 +134,11 @@ impl Draft {
     pub(crate) fn of_guarded(path: &KeyPath, guarded: &Guarded, (intent_seq, tx): (u64, &TxId), at: u64) -> Self {
         Draft(Line::of_guarded(path, guarded, (intent_seq, tx), at))
     }
+
+    /// `path` is the sponsor's, `entries` those of what made the guards, and `tx` its id.
+    pub(crate) fn of_reclaim(path: &KeyPath, reclaim: &Reclaim, (entries, tx): (&[u64], &TxId), at: u64) -> Self {
+        Draft(Line::of_reclaim(path, reclaim, (entries, tx), at))
+    }
 }
 
 impl Journal {
@@ -178,6 +183,11 @@ impl Journal {
     /// The entry that cancelled a transfer.
     pub(crate) fn cancelled(&self, transfer_id: &[u8; 16]) -> Option<u64> {
         self.index.cancelled(transfer_id)
+    }
+
+    /// Whether the guard that the intent of this entry made was taken back, or may have been.
+    pub(crate) fn is_reclaimed(&self, intent: u64) -> bool {
+        self.index.is_reclaimed(intent)
     }
 
     /// Puts it behind all others, in memory. `None` where it contradicts an earlier entry.

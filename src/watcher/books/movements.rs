@@ -6,9 +6,10 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use landfall_chain::{Address, AssetId, AssetTransfer, Block, Fee, Lane, Network, Proof, Rejected, TxId, U256};
+use landfall_chain::{Address, AssetId, AssetTransfer, Block, Fee, Lane, Network, Proof, Rejected, TxId};
 
 use crate::deposit::LegHash;
+use crate::store::movements::Paid;
 use crate::store::unattributed::Arrived;
 use crate::store::{Connection, StoreError, Tx, accounts, movements, unattributed};
 use crate::watcher::TickError;
@@ -28,9 +29,11 @@ pub(in crate::watcher) async fn take_out(tx: &mut Tx, network: &Network, block: 
             movements::undebit(tx, chain, at, &debited).await?;
         }
     }
-    for (of, payer, amount) in movements::fees_in(tx, chain, &at.hash).await? {
-        if !block.fees.iter().any(|fee| (fee.tx.id, fee.payer, fee.amount) == (of, payer, amount)) {
-            movements::undo_fee(tx, chain, at, &of, &payer).await?;
+    for paid in movements::fees_in(tx, chain, &at.hash).await? {
+        let shown =
+            |fee: &Fee| Paid { tx: fee.tx.id, payer: fee.payer, amount: fee.amount, outlay: fee.outlay } == paid;
+        if !block.fees.iter().any(shown) {
+            movements::undo_fee(tx, chain, at, &paid.tx, &paid.payer).await?;
         }
     }
     let came: HashSet<(LegHash, &str)> =
@@ -104,7 +107,7 @@ pub(in crate::watcher) async fn compare(
             unmatched.push(Unmatched { movement: Movement::Debit, of, tx, proof, is_on_record: true });
         }
         let fees = movements::fees_in(connection, chain, &at.hash).await?;
-        let is_same = |fee: &Fee, (tx, payer, amount): &(TxId, Address, U256)| {
+        let is_same = |fee: &Fee, Paid { tx, payer, amount, .. }: &Paid| {
             fee.tx.id == *tx && fee.payer == *payer && (fee.amount == *amount || !fee.proved)
         };
         for fee in block.fees.iter().filter(|fee| watch_list.contains(&fee.payer)) {
@@ -116,10 +119,10 @@ pub(in crate::watcher) async fn compare(
         // Where a part of the fees is in no root, a fee that is not wholly reported is left out of the block.
         let proof = if block.fees.iter().any(|fee| fee.proved) { block.proof } else { Proof::OneEndpoint };
         let gone = fees.into_iter().filter(|fee| !block.fees.iter().any(|shown| is_same(shown, fee)));
-        unmatched.extend(gone.filter(|(_, payer, _)| watch_list.contains(payer)).map(|(tx, of, _)| Unmatched {
+        unmatched.extend(gone.filter(|paid| watch_list.contains(&paid.payer)).map(|paid| Unmatched {
             movement: Movement::Fee,
-            of,
-            tx,
+            of: paid.payer,
+            tx: paid.tx,
             proof,
             is_on_record: true,
         }));

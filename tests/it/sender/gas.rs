@@ -8,7 +8,8 @@ use landfall::registry::{self, AcceptError, Terms};
 use landfall::store::cursors::Cursor;
 use landfall::store::gas_ledger::{self, Listed};
 use landfall::transfer::{FailureCode, State, TransferId};
-use landfall_chain::{TxId, U256};
+use landfall_chain::{Address, AssetId, TxId, U256};
+use landfall_sim::{GUARD_RENT, SimTx, WEALTH};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -128,14 +129,53 @@ fn sums_or_fresh(sums: Credit) -> Credit {
 /// What transactions that are on record cost in final blocks, as the chain itself has it.
 async fn landed(world: &World) -> BTreeMap<TxId, U256> {
     let finalized = Cursor::load(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap().finalized;
-    let attempts: Vec<(Vec<u8>,)> =
-        rows(world.db(), "SELECT tx_id FROM transfer_attempts WHERE tx_id IS NOT NULL ORDER BY tx_id").await;
+    let text = "SELECT tx_id FROM transfer_attempts WHERE tx_id IS NOT NULL UNION SELECT tx_id FROM reclaims WHERE tx_id IS NOT NULL ORDER BY tx_id";
+    let attempts: Vec<(Vec<u8>,)> = rows(world.db(), text).await;
     let ours: BTreeSet<TxId> = attempts.iter().map(|(id,)| TxId::from_bytes(id).unwrap()).collect();
     let is_final = |number: u64| finalized.is_some_and(|finalized| number <= finalized.number);
     let blocks = world.chain.blocks();
     let blocks = blocks.iter().filter(|block| is_final(block.header.block.number));
     let txs = blocks.flat_map(|block| &block.txs).filter(|tx| ours.contains(&tx.tx.id));
-    txs.map(|tx| (tx.tx.id, tx.fee)).collect()
+    let cost = |tx: &SimTx| {
+        let given = tx.legs.iter().filter(|leg| leg.asset == AssetId::Native && leg.sender == tx.fee_payer);
+        // What a guard holds is locked, and no cost.
+        let rent = given.filter(|leg| leg.amount != U256::from(GUARD_RENT)).map(|leg| leg.amount);
+        tx.fee + rent.sum::<U256>()
+    };
+    txs.map(|tx| (tx.tx.id, cost(tx))).collect()
+}
+
+/// The books of the sponsors: what each owned at first, less what it owns behind the newest final block, is what its
+/// transactions cost, rent that was given away included, and what was locked in guards, less what came back of them.
+pub(super) async fn assert_sponsors_even(world: &World) {
+    let finalized = Cursor::load(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap().finalized.unwrap();
+    let text = "SELECT sponsor, tx_id FROM transfer_attempts WHERE tx_id IS NOT NULL \
+                UNION SELECT sponsor, tx_id FROM reclaims WHERE tx_id IS NOT NULL ORDER BY tx_id";
+    let attempts: Vec<(Vec<u8>, Vec<u8>)> = rows(world.db(), text).await;
+    let payer: BTreeMap<TxId, Vec<u8>> =
+        attempts.into_iter().map(|(sponsor, tx)| (TxId::from_bytes(&tx).unwrap(), sponsor)).collect();
+    let mut spent: BTreeMap<Vec<u8>, U256> = BTreeMap::new();
+    for Listed { entry, .. } in ledger(world).await {
+        if let (Some((tx, _)), Some(of)) = (entry.landed, entry.transfer) {
+            *spent.entry(payer[&tx].clone()).or_default() += of.amount;
+        }
+    }
+    let text = "SELECT sponsor, lamports, CASE WHEN state = 'reclaimed' THEN reclaim_lamports ELSE 0 END FROM guards ORDER BY transfer_id";
+    let guards: Vec<(Vec<u8>, i64, i64)> = rows(world.db(), text).await;
+    let mut back: BTreeMap<Vec<u8>, U256> = BTreeMap::new();
+    for (sponsor, locked, reclaimed) in guards {
+        *back.entry(sponsor.clone()).or_default() += U256::from(reclaimed);
+        *spent.entry(sponsor).or_default() += U256::from(locked);
+    }
+    let sponsors: Vec<(Vec<u8>,)> =
+        rows(world.db(), "SELECT address FROM sponsors WHERE address IS NOT NULL ORDER BY number").await;
+    assert!(!sponsors.is_empty());
+    for (bytes,) in sponsors {
+        let owns = world.chain.balance(&Address::from_bytes(&bytes).unwrap(), &AssetId::Native, finalized.number);
+        let expected = spent.remove(&bytes).unwrap_or_default();
+        let back = back.remove(&bytes).unwrap_or_default();
+        assert_eq!(U256::from(WEALTH) + back, owns + expected, "to the last base unit");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

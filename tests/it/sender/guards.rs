@@ -5,13 +5,17 @@ use std::time::Duration;
 use landfall::registry;
 use landfall::transfer::{FailureCode, Obstacle, Order, State, TransferId};
 use landfall_chain::{Address, Effect, Mark, Route, U256};
-use landfall_sim::SendFault;
+use landfall_sim::{ACCOUNT_RENT, SendFault};
 
+use super::gas::assert_sponsors_even;
 use super::{BOB, Bench, STRANGER, USDC, alice, token};
+use crate::harness::books::rows;
 use crate::harness::postgres::{ENGINES, Engine, TestStore};
 use crate::harness::world::{FINALITY_DEPTH, TOKEN, address, report};
 use crate::past::rescan::execute;
 
+/// What a transaction costs.
+const FEE: u64 = 21;
 /// An attempt follows another one after so long.
 const NEXT: Duration = Duration::from_secs(21);
 /// More blocks than prove that nothing can land any more: those of a window and a minute, 150, and some to be final.
@@ -160,6 +164,76 @@ async fn an_account_that_was_paid_for_and_closed_is_not_paid_for_again_within_30
         bench.settle().await;
         assert_eq!(bench.state(later).await, State::Carried);
         assert_eq!(bench.until_ended(later).await, State::Confirmed);
+        bench.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t25_an_account_that_is_closed_before_the_attempt_lands_is_made_only_by_another_one_and_within_the_limits() {
+    for (engine, per_day) in ENGINES.into_iter().flat_map(|engine| [(engine, 1), (engine, 0)]) {
+        let mut bench = Bench::guarded(engine).await;
+        bench.world.network.sending.new_accounts_per_day = per_day;
+        bench.sender = super::sender(&bench.world, &bench.signer, 0);
+        let id = bench.accept(1, 1_000_000).await;
+        bench.settle().await;
+        // It stood when the attempt was made.
+        bench.world.chain.miss_accounts(true);
+        bench.block().await;
+        assert_eq!(bench.world.chain.landed_guarded(), (1, 1), "the attempt makes none, and fails");
+        assert_eq!(bench.state(id).await, State::Carried);
+        bench.world.pass(NEXT);
+        bench.world.chain.mine_some(0);
+        bench.follow().await;
+        let made: Vec<(i64,)> =
+            rows(bench.world.db(), "SELECT guard_account FROM transfer_attempts ORDER BY nonce").await;
+        if per_day == 0 {
+            assert_eq!(made, [(0,)], "no new one is paid for");
+            assert!(bench.until_proved(id).await < PROOF_BLOCKS_MAX);
+            assert_eq!(bench.state(id).await, State::Failed(FailureCode::Reverted));
+        } else {
+            assert_eq!(made, [(0,), (1,)]);
+            assert_eq!(bench.until_ended(id).await, State::Confirmed);
+            assert_eq!(bench.world.chain.landed_guarded(), (2, 1));
+            // The next one finds it again, and it is closed again: it is paid for no second time.
+            bench.world.chain.miss_accounts(false);
+            let next = bench.accept(2, 1_000_000).await;
+            bench.settle().await;
+            bench.world.chain.miss_accounts(true);
+            bench.block().await;
+            assert!(bench.until_proved(next).await < PROOF_BLOCKS_MAX);
+            assert_eq!(bench.state(next).await, State::Failed(FailureCode::Reverted));
+            assert_eq!(bench.world.chain.landed_guarded(), (3, 2), "one more that makes none");
+        }
+        bench.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rent_of_a_new_account_is_a_cost_of_the_transfer_that_gave_it_and_what_the_guard_holds_is_locked() {
+    for engine in ENGINES {
+        let mut bench = Bench::guarded(engine).await;
+        bench.set_price("3000").await;
+        bench.world.chain.miss_accounts(true);
+        let first = bench.accept(1, 1_000_000).await;
+        bench.settle().await;
+        assert_eq!(bench.until_ended(first).await, State::Confirmed);
+        bench.world.chain.miss_accounts(false);
+        let second = bench.accept(2, 1_000_000).await;
+        bench.settle().await;
+        assert_eq!(bench.until_ended(second).await, State::Confirmed);
+        let fee = async |id| bench.shown(id).await.network_fee.unwrap().amount;
+        let fees = [fee(first).await, fee(second).await];
+        let paid = bench.world.chain.payments().len();
+        assert_eq!((paid, fees), (2, [U256::from(FEE + ACCOUNT_RENT), U256::from(FEE)]));
+        let text = "SELECT kind, amount_text, rent FROM gas_ledger WHERE kind <> 'GRANT' ORDER BY at_us, entry";
+        let entries: Vec<(String, String, i64)> = rows(bench.world.db(), text).await;
+        let of = |kind: &str| -> Vec<(&str, i64)> {
+            entries.iter().filter(|entry| entry.0 == kind).map(|(_, amount, rent)| (amount.as_str(), *rent)).collect()
+        };
+        let (with_rent, rent) = ((FEE + ACCOUNT_RENT).to_string(), i64::try_from(ACCOUNT_RENT).unwrap());
+        assert_eq!(of("COST"), [(with_rent.as_str(), rent), ("21", 0)]);
+        assert_eq!(of("HOLD")[1], ("32", 0), "the next one is not expected to make an account");
+        assert_sponsors_even(&bench.world).await;
         bench.close().await;
     }
 }

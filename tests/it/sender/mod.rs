@@ -15,6 +15,7 @@ mod histories;
 mod life;
 mod mistakes;
 mod prices;
+mod reclaims;
 mod recovery;
 mod reports;
 mod restore;

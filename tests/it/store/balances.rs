@@ -69,7 +69,13 @@ async fn whatever_is_recorded_of_a_watched_address_makes_it_due_once_it_is_final
                     .await;
             }
             7 => {
-                let fee = Fee { tx: transfer(1, 2).tx, payer: address(ALICE), amount: U256::from(7), proved: true };
+                let fee = Fee {
+                    tx: transfer(1, 2).tx,
+                    payer: address(ALICE),
+                    amount: U256::from(7),
+                    outlay: 0,
+                    proved: true,
+                };
                 write(&store, async |tx| movements::fee(tx, CHAIN, &at, &fee).await.unwrap()).await;
             }
             _ => {
@@ -87,7 +93,7 @@ async fn whatever_is_recorded_of_a_watched_address_makes_it_due_once_it_is_final
     }
     // What was read of a later block has it already, and nobody else is read.
     include(&store, &pending, &blocks[2]).await;
-    let others = Fee { tx: transfer(1, 2).tx, payer: address(9), amount: U256::from(7), proved: true };
+    let others = Fee { tx: transfer(1, 2).tx, payer: address(9), amount: U256::from(7), outlay: 0, proved: true };
     let newest = block(9, 1).header.block;
     write(&store, async |tx| movements::fee(tx, CHAIN, &newest, &others).await.unwrap()).await;
     assert_eq!(moved(&store, 99).await, []);

@@ -39,7 +39,7 @@ async fn debit(store: &TestStore, number: u64, tag: u8, asset: AssetId, amount: 
 
 async fn fee(store: &TestStore, number: u64, tag: u8, amount: u64) {
     let tx = TxRef { id: TxId::Evm([tag; 32]), life: TxLife::Block };
-    let fee = Fee { tx, payer: address(SPENDER), amount: U256::from(amount), proved: true };
+    let fee = Fee { tx, payer: address(SPENDER), amount: U256::from(amount), outlay: 0, proved: true };
     let at = block(number, 1).header.block;
     write(store, async |tx| movements::fee(tx, CHAIN, &at, &fee).await.unwrap()).await;
 }

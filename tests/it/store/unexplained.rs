@@ -88,6 +88,7 @@ async fn every_kind_of_movement_between_two_readings_counts_once_and_no_other(st
             tx: transfer(OTHER, 1, 2, 1).tx,
             payer: address(ALICE),
             amount: U256::from(amount * 1_000),
+            outlay: 0,
             proved: true,
         };
         let at = blocks[usize::try_from(number).unwrap() - 1].header.block;

@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use landfall::time::Clock;
 use landfall_chain::{
-    Address, AssetId, BlockHash, BlockRef, Family, GuardTerms, Guarded, Intent, KeyPath, PayingChain, Route,
-    SignRequest, U256,
+    Address, AssetId, BlockHash, BlockRef, Family, GuardTerms, Guarded, Intent, KeyPath, PayingChain, Reclaim,
+    ReclaimQuote, Route, SignRequest, U256,
 };
 use landfall_signer::{Embedded, Passphrase, Policy, Sendable};
 use serde_json::{Value, json};
@@ -24,6 +24,10 @@ use crate::stage::{Engine, Service, free_port};
 
 const PASSPHRASE: &str = "correct horse battery staple";
 const SOL: u64 = 1_000_000_000;
+/// Of two signatures.
+const FEE: u64 = 10_000;
+/// A token account without extensions; those of Token-2022 have some.
+const TOKEN_ACCOUNT_BYTES: u64 = 165;
 const CHAIN_REF: &str = "solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1";
 
 /// A stage with a keystore, two accounts whose addresses are derived, a token, and sponsors that are funded.
@@ -156,6 +160,34 @@ impl Bench {
         }
     }
 
+    /// A transaction of the first sponsor that pays an intent.
+    async fn guarded(&self, [path, payer]: [KeyPath; 2], intent: &Intent, makes_account: bool) -> SignRequest {
+        let cluster = &self.stage.cluster;
+        let (rent, blockhash) = (cluster.rent(0).await, BlockHash(cluster.blockhash().await.to_bytes()));
+        let (compute_limit, compute_price) = (100_000, 0);
+        let terms = GuardTerms { blockhash, rent, compute_limit, compute_price, memo: false, makes_account };
+        let guarded = Guarded { sponsor: of(&self.sponsors[0]), intent: intent.clone(), terms };
+        SignRequest::Guarded { path, payer, guarded }
+    }
+
+    /// Signs and sends it, and waits until it landed; returns its error, if it failed.
+    async fn landed(&self, signer: &Embedded, request: SignRequest) -> Option<Value> {
+        let cluster = &self.stage.cluster;
+        let signed = landfall_chain::Signer::sign(signer, &[request]).await.unwrap().pop().unwrap().unwrap();
+        let how = json!({ "encoding": "base64", "skipPreflight": true });
+        cluster.rpc("sendTransaction", json!([STANDARD.encode(&signed.bytes), how])).await;
+        let begun = Instant::now();
+        loop {
+            let asked = json!([[signed.tx.unwrap().to_string()]]);
+            let status = cluster.rpc("getSignatureStatuses", asked).await["value"][0].take();
+            if !status.is_null() {
+                return Some(status["err"].clone()).filter(|error| !error.is_null());
+            }
+            assert!(begun.elapsed() < PATIENCE, "it did not land");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// What the receiver was sent of a transfer, in the order in which it came.
     fn events(&self, id: &str) -> Vec<String> {
         let log = self.stage.receiver.log();
@@ -214,10 +246,34 @@ async fn are_paid_once(engine: Engine, program: (Pubkey, &str)) {
         let events = bench.stage.until("three events", || bench.events(id), is_reported).await;
         assert_eq!(events, ["SUBMITTED", "INCLUDED", "CONFIRMED"]);
     }
+    sponsors_are_even(&bench).await;
     are_not_signed(&bench, &token).await;
     let deposit = bench.stage.until_status("2.5", "CONFIRMED").await;
     assert_eq!(deposit["transaction_hash"], shown["transaction_hash"], "what left alice came to bob");
     a_second_attempt_pays_nothing(bench, (&of_token, &of_sol), &carol).await;
+}
+
+/// To the lamport: what the sponsors were given is what they own, what their transactions cost, the rent that was given to
+/// bob's account included, and what is locked in guards.
+async fn sponsors_are_even(bench: &Bench) {
+    let cluster = &bench.stage.cluster;
+    let (mut own, rent, given) = (0, cluster.rent(0).await, cluster.rent(TOKEN_ACCOUNT_BYTES).await);
+    for sponsor in &bench.sponsors {
+        own += cluster.lamports(sponsor).await;
+    }
+    let ledger = bench.stage.ok(&["gas", "ledger", "--json"]);
+    let entries = ledger.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let costs: Vec<Value> = entries.filter(|entry| entry["kind"] == "COST").collect();
+    let amounts: Vec<u64> = costs.iter().map(|cost| lamports_of(cost["amount"].as_str().unwrap())).collect();
+    assert!(amounts.iter().any(|amount| *amount >= given) && amounts.iter().any(|amount| *amount < given), "{costs:?}");
+    let guards: u64 = 2 * rent;
+    assert_eq!(own + amounts.iter().sum::<u64>() + guards, 2 * SOL, "{costs:?}");
+}
+
+/// A decimal of SOL.
+fn lamports_of(text: &str) -> u64 {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    whole.parse::<u64>().unwrap() * SOL + format!("{part:0<9}").parse::<u64>().unwrap()
 }
 
 /// What would be lost or refused: it is not signed, and said why.
@@ -266,11 +322,14 @@ async fn a_second_attempt_pays_nothing(mut bench: Bench, (of_token, of_sol): (&s
     let native = (AssetId::Native, Route::Guard { program: None, decimals: 9 });
     let assets = vec![of_tok.clone(), native.clone()];
     let policy = Policy::new([Sendable { chain_ref: CHAIN_REF.to_owned(), assets, cost_max: 10_000_000 }]);
-    let passphrase = Passphrase::from_file(&bench.stage.folder().join("passphrase")).unwrap();
-    let clock = Clock::system();
-    let now = move || u64::try_from(clock.now().0 / 1_000_000).unwrap();
     let keys = bench.stage.folder().join("keys");
-    let signer = Embedded::open(&keys, &passphrase, policy, Arc::new(now)).unwrap();
+    let passphrase = Passphrase::from_file(&bench.stage.folder().join("passphrase")).unwrap();
+    let open = |later: u64| {
+        let clock = Clock::system();
+        let now = move || u64::try_from(clock.now().0 / 1_000_000).unwrap() + later;
+        Embedded::open(&keys, &passphrase, policy.clone(), Arc::new(now)).unwrap()
+    };
+    let signer = open(0);
     let intents = [bench.intent(of_token, of_tok, &bench.bob, 2_500_000), bench.intent(of_sol, native, carol, SOL / 4)];
     let accounts = bench.stage.ok(&["account", "list", "--json"]);
     let is_alices = |line: &&str| line.contains(&bench.alice.to_string());
@@ -278,32 +337,112 @@ async fn a_second_attempt_pays_nothing(mut bench: Bench, (of_token, of_sol): (&s
     let payer = KeyPath::of_wallet(Family::Solana, account["id"].as_str().unwrap(), "");
     let path = KeyPath::of_sponsor(Family::Solana, CHAIN_REF, 0);
     let cluster = &bench.stage.cluster;
-    for intent in intents {
-        let guard = Pubkey::try_from(intent.guard().unwrap().as_bytes()).unwrap();
-        let rent = cluster.rent(0).await;
-        assert_eq!(cluster.lamports(&guard).await, rent, "the guard stands");
-        let blockhash = BlockHash(cluster.blockhash().await.to_bytes());
-        let terms = GuardTerms { blockhash, rent, compute_limit: 100_000, compute_price: 0, memo: false };
-        let guarded = Guarded { sponsor: of(&bench.sponsors[0]), intent: intent.clone(), terms };
-        let request = SignRequest::Guarded { path, payer, guarded };
-        let signed = landfall_chain::Signer::sign(&signer, &[request]).await.unwrap().pop().unwrap().unwrap();
-        let how = json!({ "encoding": "base64", "skipPreflight": true });
-        cluster.rpc("sendTransaction", json!([STANDARD.encode(&signed.bytes), how])).await;
-        let begun = Instant::now();
-        let status = loop {
-            let asked = json!([[signed.tx.unwrap().to_string()]]);
-            let status = cluster.rpc("getSignatureStatuses", asked).await["value"][0].take();
-            if !status.is_null() {
-                break status;
-            }
-            assert!(begun.elapsed() < PATIENCE, "it did not land");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        };
-        assert_eq!(status["err"], json!({ "InstructionError": [0, { "Custom": 0 }] }), "the guard is in use: {status}");
-        makers_are_found(&bench, &intent).await;
+    let rent = cluster.rent(0).await;
+    for intent in &intents {
+        assert_eq!(cluster.lamports(&guard(intent)).await, rent, "the guard stands");
+        let request = bench.guarded([path, payer], intent, false).await;
+        let status = bench.landed(&signer, request).await.unwrap();
+        assert_eq!(status, json!({ "InstructionError": [0, { "Custom": 0 }] }), "the guard is in use: {status}");
+        makers_are_found(&bench, intent).await;
     }
     assert_eq!(cluster.tokens(&bench.token.ata(&bench.bob)).await, 2_500_000, "once");
     assert_eq!(cluster.lamports(carol).await, SOL / 4, "once");
+    an_account_is_made_only_where_that_was_decided(&bench, (&signer, [path, payer]), &intents[0]).await;
+    drop(signer);
+    guards_are_taken_back(&bench, [path, payer], &intents, open).await;
+}
+
+/// A recipient that closes its account before the attempt lands is given no rent.
+async fn an_account_is_made_only_where_that_was_decided(
+    bench: &Bench,
+    (signer, paths): (&Embedded, [KeyPath; 2]),
+    like: &Intent,
+) {
+    let (cluster, dave) = (&bench.stage.cluster, Keypair::new().pubkey());
+    let mut intent = Intent { destination: of(&dave), amount: U256::from(1_000), ..like.clone() };
+    intent.transfer_id[0] ^= 0x55;
+    intent.deadline = u64::try_from(Clock::system().now().0 / 1_000_000).unwrap() + 200;
+    let noted = SignRequest::Intent { path: paths[1], intent: intent.clone(), heals: 0 };
+    landfall_chain::Signer::sign(signer, &[noted]).await.unwrap().pop().unwrap().unwrap();
+    let owned = async || cluster.lamports(&bench.sponsors[0]).await;
+    let before = owned().await;
+    let failed = bench.landed(signer, bench.guarded(paths, &intent, false).await).await;
+    assert!(failed.is_some(), "there is no account to pay to");
+    assert_eq!((before - owned().await, cluster.lamports(&guard(&intent)).await), (FEE, 0), "its fee and nothing else");
+    let before = owned().await;
+    assert_eq!(bench.landed(signer, bench.guarded(paths, &intent, true).await).await, None);
+    let account = bench.token.ata(&dave);
+    assert_eq!(cluster.tokens(&account).await, 1_000);
+    let given = cluster.rent(0).await + cluster.lamports(&account).await;
+    assert_eq!(before - owned().await, FEE + given, "its fee, the guard, and the account");
+}
+
+/// By the sponsor's and the payer's keys, a day later by the signer's clock: all of it, once, and nothing is signed for these
+/// transfers any more.
+async fn guards_are_taken_back(
+    bench: &Bench,
+    [path, payer]: [KeyPath; 2],
+    intents: &[Intent; 2],
+    open: impl Fn(u64) -> Embedded,
+) {
+    let (cluster, sponsor) = (&bench.stage.cluster, of(&bench.sponsors[0]));
+    let source = source(cluster, &landfall_solana::network(CHAIN).unwrap());
+    let quoted = async || {
+        let recent = BlockRef { number: 0, hash: BlockHash(cluster.blockhash().await.to_bytes()) };
+        let begun = Instant::now();
+        loop {
+            match source.reclaim_quote(&sponsor, intents, &recent).await {
+                Ok(quote) => return (quote, recent.hash),
+                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let (quote, blockhash) = quoted().await;
+    let ReclaimQuote::Terms { lamports, compute_limit } = quote else { panic!("{quote:?}") };
+    let rent = cluster.rent(0).await;
+    assert_eq!(lamports, [rent; 2]);
+    let guards: Vec<(Intent, u64)> = intents.iter().cloned().zip(lamports).collect();
+    let request = |blockhash| {
+        let reclaim = Reclaim { sponsor, guards: guards.clone(), blockhash, compute_limit };
+        SignRequest::Reclaim { path, payers: vec![payer; 2], reclaim }
+    };
+    let early = open(23 * 3_600);
+    let refused =
+        landfall_chain::Signer::sign(&early, &[request(blockhash)]).await.unwrap().pop().unwrap().unwrap_err();
+    assert!(refused.0.contains("is kept until"), "{refused}");
+    drop(early);
+    let signer = open(25 * 3_600);
+    let before = cluster.lamports(&bench.sponsors[0]).await;
+    assert_eq!(bench.landed(&signer, request(blockhash)).await, None);
+    assert_eq!(cluster.lamports(&bench.sponsors[0]).await, before - FEE + 2 * rent, "two signatures, one of each key");
+    for intent in intents {
+        assert_eq!(cluster.lamports(&guard(intent)).await, 0);
+    }
+    let again = BlockHash(cluster.blockhash().await.to_bytes());
+    assert!(bench.landed(&signer, request(again)).await.is_some(), "there is nothing to take");
+    assert_eq!(cluster.lamports(&bench.sponsors[0]).await, before - 2 * FEE + 2 * rent);
+    assert_eq!(quoted().await.0, ReclaimQuote::Absent(vec![0, 1]));
+    // Its absence is no proof: what named it is there for ever.
+    let at = BlockRef { number: 0, hash: BlockHash([0; 32]) };
+    let first = cluster.rpc("getFirstAvailableBlock", json!([])).await.as_u64().unwrap();
+    for intent in intents {
+        assert!(!source.is_used(intent, &at).await.unwrap() && source.was_made(intent, first, &at).await.unwrap());
+        let paid_again = bench.guarded([path, payer], intent, false).await;
+        let why = landfall_chain::Signer::sign(&signer, &[paid_again]).await.unwrap().pop().unwrap().unwrap_err();
+        assert!(why.0.contains("was taken back"), "{why}");
+    }
+    let mut never = intents[0].clone();
+    never.transfer_id[0] ^= 0x77;
+    assert!(!source.was_made(&never, first, &at).await.unwrap());
+    if let Some(earlier) = first.checked_sub(2) {
+        let why = source.was_made(&never, earlier, &at).await.unwrap_err().to_string();
+        assert!(why.contains("it keeps nothing below slot"), "who keeps less says nothing: {why}");
+    }
+}
+
+fn guard(intent: &Intent) -> Pubkey {
+    Pubkey::try_from(intent.guard().unwrap().as_bytes()).unwrap()
 }
 
 /// Who made a guard: the payer's own key, or somebody who sent lamports to its address.

@@ -68,7 +68,7 @@ impl Prices {
         let amount = execution.checked_add(blobs)?.checked_add(rollup)?;
         // In fields that no root covers a node may report more or less than it was.
         let proved = kind != Kind::Blob && self.stack != Stack::Op;
-        Some(Fee { tx: reference, payer, amount, proved })
+        Some(Fee { tx: reference, payer, amount, outlay: 0, proved })
     }
 
     fn gas_price(&self, kind: Kind, tx: &WireTx<'_>) -> Option<U256> {

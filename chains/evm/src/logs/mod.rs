@@ -433,7 +433,8 @@ impl Reader {
             let kind = Kind::parse(wire.kind, self.rules.stack).ok()?;
             let price = wire.max_fee_per_gas.or(wire.gas_price)?.0;
             let amount = price.saturating_mul(U256::from(wire.gas.0));
-            Some(Fee { tx: legs::reference(kind, wire), payer: Address::Evm(wire.from.into()), amount, proved: false })
+            let payer = Address::Evm(wire.from.into());
+            Some(Fee { tx: legs::reference(kind, wire), payer, amount, outlay: 0, proved: false })
         };
         found.block.transactions.iter().filter_map(fee).collect()
     }

@@ -11,7 +11,8 @@ use std::fmt::Display;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
     Acting, Address, AssetId, Authorization, BlockRef, BroadcastResponse, Carried, Delegate, FeeMarket, GuardQuote,
-    Intent, Maker, Mark, PayingChain, Quote, Readiness, Route, SignedAuthorization, SourceError, TxId, U256, Unpayable,
+    Intent, Maker, Mark, PayingChain, Quote, Readiness, ReclaimQuote, Route, SignedAuthorization, SourceError, TxId,
+    U256, Unpayable,
 };
 use landfall_rpc::{Answer, Call, Need, NodeError, Raw};
 use serde::Deserialize;
@@ -104,6 +105,10 @@ impl PayingChain for EvmSource {
         Err(EvmError::NoPayment { chain: self.pool().chain(), error }.into())
     }
 
+    async fn reclaim_quote(&self, _: &Address, _: &[Intent], _: &BlockRef) -> Result<ReclaimQuote, SourceError> {
+        Err(EvmError::NoPayment { chain: self.pool().chain(), error: PayError::OtherRoute(Route::GUARD) }.into())
+    }
+
     async fn nonce_at(&self, address: &Address, at: Option<&BlockRef>) -> Result<u64, SourceError> {
         evm(address).map_err(wrong(self.pool()))?;
         if let Some(at) = at {
@@ -162,6 +167,10 @@ impl PayingChain for EvmSource {
 
     async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
         Ok(is_used(self.pool(), intent, at).await?)
+    }
+
+    async fn was_made(&self, _: &Intent, _: u64, _: &BlockRef) -> Result<bool, SourceError> {
+        Err(EvmError::NoPayment { chain: self.pool().chain(), error: PayError::OtherRoute(Route::GUARD) }.into())
     }
 
     async fn maker(&self, _: &Intent, _: &BlockRef) -> Result<Option<Maker>, SourceError> {

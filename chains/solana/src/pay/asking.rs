@@ -12,8 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
     Acting, Address, AssetId, BlockRef, BlockSource, BroadcastResponse, Carried, FeeMarket, GuardQuote, GuardTerms,
-    Guarded, Intent, Maker, Mark, PayingChain, Proof, Quote, Read, Readiness, Route, SourceError, TxId, U256,
-    Unpayable,
+    Guarded, Intent, Maker, Mark, PayingChain, Proof, Quote, Read, Readiness, Reclaim, ReclaimQuote, Route,
+    SourceError, TxId, U256, Unpayable,
 };
 use landfall_rpc::{Call, Need};
 use serde::Deserialize;
@@ -28,8 +28,8 @@ use crate::holdings::read_accounts;
 use crate::mint::terms;
 use crate::networks;
 use crate::pay::standing::{self, Account};
-use crate::pay::{PayError, fees, guard, maker, responses, token};
-use crate::signatures::SIGNATURES;
+use crate::pay::{PayError, fees, guard, maker, reclaim, responses, token};
+use crate::signatures::{FIRST_AVAILABLE, SIGNATURES};
 use crate::source::SolanaSource;
 
 const RENT: &str = "getMinimumBalanceForRentExemption";
@@ -103,6 +103,15 @@ impl PayingChain for SolanaSource {
         Ok(guard_quote(&self.pool, sponsor, intent, recent).await?)
     }
 
+    async fn reclaim_quote(
+        &self,
+        sponsor: &Address,
+        intents: &[Intent],
+        recent: &BlockRef,
+    ) -> Result<ReclaimQuote, SourceError> {
+        Ok(reclaim_quote(&self.pool, sponsor, intents, recent).await?)
+    }
+
     async fn nonce_at(&self, _: &Address, _: Option<&BlockRef>) -> Result<u64, SourceError> {
         Ok(0)
     }
@@ -142,6 +151,10 @@ impl PayingChain for SolanaSource {
 
     async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
         Ok(is_made(&self.pool, intent, at).await?)
+    }
+
+    async fn was_made(&self, intent: &Intent, from: u64, at: &BlockRef) -> Result<bool, SourceError> {
+        Ok(was_made(&self.pool, intent, (from, at)).await?)
     }
 
     async fn maker(&self, intent: &Intent, at: &BlockRef) -> Result<Option<Maker>, SourceError> {
@@ -185,29 +198,87 @@ async fn quote_of(
     let paid: Vec<WireFee> = ask(endpoint, FEES, json!([written])).await?;
     let compute_price = fees::price(paid.into_iter().map(|fee| fee.prioritization_fee).collect());
     let (memo, makes_account) = target_of(endpoint, intent).await?;
-    let tried = GuardTerms { blockhash, rent, compute_limit: fees::LIMIT_MAX, compute_price: 0, memo };
-    let tried = guard::guarded(&Guarded { sponsor, intent: intent.clone(), terms: tried });
-    let tried = tried.map_err(|error| SolanaError::NoPayment { chain: endpoint.chain, error })?;
-    let (raw, _) = tried.signed(&[0; 64], &[0; 64]);
+    let tried = GuardTerms { blockhash, rent, compute_limit: fees::LIMIT_MAX, compute_price: 0, memo, makes_account };
+    let unsigned = guard::guarded(&Guarded { sponsor, intent: intent.clone(), terms: tried });
+    let unsigned = unsigned.map_err(|error| SolanaError::NoPayment { chain: endpoint.chain, error })?;
+    let (raw, _) = unsigned.signed(&[0; 64], &[0; 64]);
+    Ok(match simulated(endpoint, &raw, recent).await? {
+        Simulated::Used(compute_limit) => GuardQuote::Terms(GuardTerms { compute_limit, compute_price, ..tried }),
+        Simulated::NotYet => GuardQuote::NotYet,
+        Simulated::Failed(err, _) if is_poor(&err) => GuardQuote::Poor,
+        Simulated::Failed(_, said) => GuardQuote::Refused(said),
+    })
+}
+
+/// What became of a transaction that was tried.
+enum Simulated {
+    /// It would go through, with this compute limit.
+    Used(u32),
+    /// The blockhash is not known.
+    NotYet,
+    /// The error, and the node's words, cleaned.
+    Failed(Value, String),
+}
+
+/// Tries a transaction without signatures on the blockhash of `recent`.
+async fn simulated(endpoint: &Endpoint, raw: &[u8], recent: &BlockRef) -> Result<Simulated, SolanaError> {
     let how = json!({ "encoding": "base64", "sigVerify": false, "commitment": COMMITMENT });
     let simulated: Response<WireSimulated> = ask(endpoint, SIMULATE, json!([STANDARD.encode(raw), how])).await?;
     let WireSimulated { err, units_consumed, logs } = simulated.value;
-    if let Some(err) = err {
-        if err == "BlockhashNotFound" {
-            tracing::debug!(chain = %endpoint.chain, endpoint = %endpoint.id, "the blockhash of {recent} is not known");
-            return Ok(GuardQuote::NotYet);
-        }
-        if is_poor(&err) {
-            return Ok(GuardQuote::Poor);
-        }
-        let last =
-            logs.unwrap_or_default().into_iter().rfind(|line| line.contains("Error") || line.contains("insufficient"));
-        let said = endpoint.clean(&format!("{err}; {}", last.unwrap_or_default()));
-        return Ok(GuardQuote::Refused(said));
+    let Some(err) = err else {
+        let used = units_consumed.ok_or_else(|| endpoint.unusable(SIMULATE, "it does not say what was used"))?;
+        return Ok(Simulated::Used(fees::limit(used)));
+    };
+    if err == "BlockhashNotFound" {
+        tracing::debug!(chain = %endpoint.chain, endpoint = %endpoint.id, "the blockhash of {recent} is not known");
+        return Ok(Simulated::NotYet);
     }
-    let used = units_consumed.ok_or_else(|| endpoint.unusable(SIMULATE, "it does not say what was used"))?;
-    let terms = GuardTerms { blockhash, rent, compute_limit: fees::limit(used), compute_price, memo };
-    Ok(GuardQuote::Terms { terms, makes_account })
+    let last =
+        logs.unwrap_or_default().into_iter().rfind(|line| line.contains("Error") || line.contains("insufficient"));
+    let said = endpoint.clean(&format!("{err}; {}", last.unwrap_or_default()));
+    Ok(Simulated::Failed(err, said))
+}
+
+/// What a transaction that takes back guards is made of, all by one endpoint.
+async fn reclaim_quote(
+    pool: &Pool,
+    sponsor: &Address,
+    intents: &[Intent],
+    recent: &BlockRef,
+) -> Result<ReclaimQuote, SolanaError> {
+    let mut guards = Vec::with_capacity(intents.len());
+    for intent in intents {
+        check_chain(pool, intent)?;
+        guards.push(guard_of(pool, intent)?);
+    }
+    let ask = |endpoint| -> BoxFuture<'_, Result<ReclaimQuote, SolanaError>> {
+        let (sponsor, intents, guards) = (*sponsor, intents.to_vec(), guards.clone());
+        Box::pin(async move {
+            let accounts = accounts_of(endpoint, &guards).await?;
+            let is_absent = |account: &Option<Account>| account.as_ref().is_none_or(|account| account.lamports == 0);
+            let absent: Vec<usize> =
+                accounts.iter().enumerate().filter(|(_, account)| is_absent(account)).map(|(at, _)| at).collect();
+            if !absent.is_empty() {
+                return Ok(ReclaimQuote::Absent(absent));
+            }
+            let lamports: Vec<u64> = accounts.iter().flatten().map(|account| account.lamports).collect();
+            let guards = intents.into_iter().zip(lamports.iter().copied()).collect();
+            let tried = Reclaim { sponsor, guards, blockhash: recent.hash, compute_limit: fees::LIMIT_MAX };
+            let wrong = |error| SolanaError::NoPayment { chain: endpoint.chain, error };
+            let unsigned = reclaim::reclaim(&tried).map_err(wrong)?;
+            let signatures = vec![[0; 64]; unsigned.signers().len()];
+            let (raw, _) = unsigned.signed(&signatures).ok_or_else(|| endpoint.unusable(SIMULATE, "no signatures"))?;
+            let quoted = simulated(endpoint, &raw, recent).await;
+            let quoted = quoted.map_err(|error| endpoint.lacks(format!("does not try a reclaim: {error}")))?;
+            Ok(match quoted {
+                Simulated::Used(compute_limit) => ReclaimQuote::Terms { lamports, compute_limit },
+                Simulated::NotYet => ReclaimQuote::NotYet,
+                Simulated::Failed(err, _) if is_poor(&err) => ReclaimQuote::Poor,
+                Simulated::Failed(_, said) => ReclaimQuote::Refused(said),
+            })
+        })
+    };
+    pool.call(Need { methods: &[ACCOUNTS, SIMULATE], ..Need::default() }, ask).await
 }
 
 /// Whether the account that is paid takes nothing without a memo, and whether it must be made first.
@@ -351,6 +422,20 @@ async fn maker_of(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<Option<
         })
     };
     alike(pool, (guard, at.number, &[SIGNATURES, TRANSACTION]), ask).await
+}
+
+/// Whether the guard was ever there since slot `from`.
+async fn was_made(pool: &Pool, intent: &Intent, (from, at): (u64, &BlockRef)) -> Result<bool, SolanaError> {
+    check_chain(pool, intent)?;
+    let guard = guard_of(pool, intent)?;
+    let ask = |endpoint| -> BoxFuture<'_, Result<bool, SolanaError>> {
+        let named = guard.to_string();
+        Box::pin(async move {
+            let was_made = maker::was_made(endpoint, &named, from).await;
+            was_made.map_err(|error| endpoint.lacks(format!("does not report what named guard {named}: {error}")))
+        })
+    };
+    alike(pool, (guard, at.number, &[SIGNATURES, TRANSACTION, FIRST_AVAILABLE]), ask).await
 }
 
 fn guard_of(pool: &Pool, intent: &Intent) -> Result<Address, SolanaError> {

@@ -44,7 +44,7 @@ pub fn guarded(guarded: &Guarded) -> Result<UnsignedGuarded, PayError> {
     }
     let mut calls = vec![guard(&sponsor, &payer, &intent.key().solana_seed(), intent.key().guard(&payer), terms.rent)];
     calls.extend(fees::budget(terms.compute_limit, terms.compute_price));
-    calls.extend(token::payment(&sponsor, intent, terms.memo)?);
+    calls.extend(token::payment(&sponsor, intent, terms)?);
     let blockhash = Hash::new_from_array(terms.blockhash.0);
     let message = v0::Message::try_compile(&Pubkey::new_from_array(sponsor), &calls, &[], blockhash);
     let message = message.map_err(|error| PayError::Message(error.to_string()))?;
@@ -128,14 +128,20 @@ pub(super) mod tests {
         std::array::from_fn(byte)
     }
 
-    fn wanted(sponsor: [u8; 32], payer: [u8; 32], is_token: bool) -> Guarded {
-        let terms = GuardTerms {
+    pub(crate) fn terms() -> GuardTerms {
+        GuardTerms {
             blockhash: BlockHash([8; 32]),
             rent: 890_880,
             compute_limit: 900,
             compute_price: 7_000,
             memo: false,
-        };
+            makes_account: false,
+        }
+    }
+
+    /// A token's goes to an account that it makes.
+    fn wanted(sponsor: [u8; 32], payer: [u8; 32], is_token: bool) -> Guarded {
+        let terms = GuardTerms { makes_account: is_token, ..terms() };
         Guarded { sponsor: Address::Solana(sponsor), intent: intent(payer, is_token), terms }
     }
 
@@ -197,7 +203,7 @@ pub(super) mod tests {
         let key = wanted.intent.key();
         let mut calls = vec![guard(&sponsor, &payer, &key.solana_seed(), key.guard(&payer), wanted.terms.rent)];
         calls.extend(fees::budget(wanted.terms.compute_limit, wanted.terms.compute_price));
-        calls.extend(token::payment(&sponsor, &wanted.intent, wanted.terms.memo).unwrap());
+        calls.extend(token::payment(&sponsor, &wanted.intent, &wanted.terms).unwrap());
         calls
     }
 
@@ -218,6 +224,7 @@ pub(super) mod tests {
             with_terms(GuardTerms { compute_limit: 1, ..terms }),
             with_terms(GuardTerms { compute_price: 1, ..terms }),
             with_terms(GuardTerms { memo: true, ..terms }),
+            with_terms(GuardTerms { makes_account: false, ..terms }),
             with_intent(&|intent| intent.transfer_id = [7; 16]),
             with_intent(&|intent| intent.chain_ref = "solana:x".to_owned()),
             with_intent(&|intent| intent.asset = AssetId::Token(Address::Solana([5; 32]))),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::calls::{TRANSACTION, failed};
 use crate::dialect::Endpoint;
 use crate::error::SolanaError;
-use crate::signatures::SIGNATURES;
+use crate::signatures::{FIRST_AVAILABLE, SIGNATURES};
 
 /// The most that a node gives at once, and how many such pages are read: anybody may send lamports to a guard.
 const PAGE_MAX: usize = 1_000;
@@ -73,6 +73,21 @@ pub(super) async fn reported(endpoint: &Endpoint, guard: &str, payer: &str) -> R
         return Ok(Some(Maker { tx: TxId::Solana(bytes), is_payers }));
     }
     Ok(None)
+}
+
+/// Whether the guard was ever there since slot `from`, by this endpoint.
+///
+/// # Errors
+/// It does not keep all of that, or reports more than anybody reads.
+pub(super) async fn was_made(endpoint: &Endpoint, guard: &str, from: u64) -> Result<bool, SolanaError> {
+    let named = named(endpoint, guard).await?;
+    // What it prunes while it is asked is known only afterwards.
+    let first: u64 = ask(endpoint, FIRST_AVAILABLE, json!([])).await?;
+    if named.is_empty() && first > from.saturating_add(1) {
+        let what = format!("it keeps nothing below slot {first}, and the list must reach slot {from}");
+        return Err(endpoint.unusable(FIRST_AVAILABLE, &what));
+    }
+    Ok(!named.is_empty())
 }
 
 /// What succeeded of the transactions that name the account, the newest first.

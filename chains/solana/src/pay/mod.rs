@@ -1,6 +1,7 @@
 //! Money out on Solana: the transaction that makes a guard and pays, what blocks show of it, and what is asked of nodes.
 //!
 //! - `guard`: the whole transaction, as payer and sponsor sign it
+//! - `reclaim`: the whole transaction that takes back what guards hold
 //! - `token`: the instructions that pay, and which mints are not sent
 //! - `fees`: compute limit and price
 //! - `marks`: what a transaction of a block shows
@@ -16,11 +17,13 @@ mod fees;
 mod guard;
 mod maker;
 pub(crate) mod marks;
+mod reclaim;
 mod responses;
 mod standing;
 mod token;
 
 pub use guard::{UnsignedGuarded, guarded};
+pub use reclaim::{UnsignedReclaim, reclaim};
 
 use landfall_chain::{Address, AssetId, U256};
 

@@ -1,7 +1,7 @@
 //! What pays: SOL by the system program; a token by `transferChecked` to the recipient's associated account, which is made
-//! if it is missing. And which mints are not sent.
+//! where that was decided. And which mints are not sent.
 
-use landfall_chain::{Address, AssetId, Intent, Route, Terms};
+use landfall_chain::{Address, AssetId, GuardTerms, Intent, Route, Terms};
 use solana_sdk::instruction::Instruction;
 use solana_sdk::pubkey::Pubkey;
 
@@ -42,32 +42,36 @@ const SENDABLE: [&str; 15] = [
 ];
 const TRANSFER_FEE: &str = "transfer_fee_config";
 
-/// The instructions that pay what `intent` says; `sponsor` pays for what they make. With `memo` the transfer's id stands
-/// right in front of what pays.
-pub(super) fn payment(sponsor: &[u8; 32], intent: &Intent, memo: bool) -> Result<Vec<Instruction>, PayError> {
+/// The instructions that pay what `intent` says. Only with `makes_account` is the recipient's account made where it is
+/// missing, and `sponsor` pays for it. With `memo` the transfer's id stands right in front of what pays.
+pub(super) fn payment(sponsor: &[u8; 32], intent: &Intent, terms: &GuardTerms) -> Result<Vec<Instruction>, PayError> {
+    let GuardTerms { memo, makes_account, .. } = *terms;
     let Intent { payer, destination, amount, .. } = intent;
     let Route::Guard { decimals, .. } = &intent.route else { return Err(PayError::OtherRoute(intent.route.name())) };
     let (from, to) = (solana(payer)?, solana(destination)?);
     let amount = u64::try_from(*amount).map_err(|_| PayError::Amount(*amount))?;
     let Some((mint, program)) = token(intent)? else {
+        if makes_account {
+            return Err(PayError::Message("SOL needs no account of a token".to_owned()));
+        }
         let data = [&TRANSFER.to_le_bytes()[..], &amount.to_le_bytes()].concat();
         return Ok(vec![Instruction { program_id: SYSTEM, accounts: vec![signer(&from, true), writable(&to)], data }]);
     };
     let [source, target] = accounts(intent, &mint, program)?;
     let keeper = program.key();
     let named = [readonly(&to), readonly(&mint), readonly(&SYSTEM.to_bytes()), readonly(&keeper)];
-    let make = Instruction {
+    let make = makes_account.then(|| Instruction {
         program_id: Pubkey::new_from_array(ata::PROGRAM),
         accounts: [signer(sponsor, true), writable(&target)].into_iter().chain(named).collect(),
         data: vec![CREATE_IDEMPOTENT],
-    };
+    });
     let pay = Instruction {
         program_id: Pubkey::new_from_array(keeper),
         accounts: vec![writable(&source), readonly(&mint), writable(&target), signer(&from, false)],
         data: [&[TRANSFER_CHECKED][..], &amount.to_le_bytes(), &[*decimals]].concat(),
     };
     let memo = memo.then(|| Instruction { program_id: MEMO, accounts: Vec::new(), data: id_text(&intent.transfer_id) });
-    Ok([Some(make), memo, Some(pay)].into_iter().flatten().collect())
+    Ok([make, memo, Some(pay)].into_iter().flatten().collect())
 }
 
 /// The transfer's id as the API shows it: a UUID with hyphens.
@@ -119,14 +123,15 @@ mod tests {
     use landfall_chain::TransferFee;
 
     use super::*;
-    use crate::pay::guard::tests::{MINT, intent};
+    use crate::pay::guard::tests::{MINT, intent, terms};
 
     #[test]
     fn sol_moves_by_the_system_program_and_tokens_to_the_associated_account() {
-        let sol = payment(&[1; 32], &intent([9; 32], false), false).unwrap();
+        let made = GuardTerms { makes_account: true, ..terms() };
+        let sol = payment(&[1; 32], &intent([9; 32], false), &terms()).unwrap();
         let [pay] = sol.as_slice() else { panic!("{sol:?}") };
         assert_eq!((pay.program_id, pay.data.as_slice()), (SYSTEM, &[2, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0][..]));
-        let token = payment(&[1; 32], &intent([9; 32], true), false).unwrap();
+        let token = payment(&[1; 32], &intent([9; 32], true), &made).unwrap();
         let [make, pay] = token.as_slice() else { panic!("{token:?}") };
         let [source, target] = [[9; 32], [2; 32]].map(|owner| ata::of(&owner, TokenProgram::Token2022, &MINT).unwrap());
         assert_eq!((make.data.as_slice(), make.accounts[1].pubkey.to_bytes()), (&[1][..], target));
@@ -134,13 +139,20 @@ mod tests {
         assert_eq!(pay.data, [12, 5, 0, 0, 0, 0, 0, 0, 0, 6]);
         let named: Vec<[u8; 32]> = pay.accounts.iter().map(|account| account.pubkey.to_bytes()).collect();
         assert_eq!(named, [source, MINT, target, [9; 32]]);
+        let there = payment(&[1; 32], &intent([9; 32], true), &terms()).unwrap();
+        assert_eq!(there, [pay.clone()], "an account that stood is not made again");
+        let nothing = payment(&[1; 32], &intent([9; 32], false), &made).unwrap_err();
+        assert_eq!(nothing, PayError::Message("SOL needs no account of a token".to_owned()));
     }
 
     #[test]
     fn a_memo_is_the_id_of_the_transfer_right_in_front_of_what_pays() {
         assert_eq!(MEMO.to_string(), "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr");
-        let without = payment(&[1; 32], &intent([9; 32], true), false).unwrap();
-        let with = payment(&[1; 32], &intent([9; 32], true), true).unwrap();
+        let of = |memo| {
+            let terms = GuardTerms { memo, makes_account: true, ..terms() };
+            payment(&[1; 32], &intent([9; 32], true), &terms).unwrap()
+        };
+        let (without, with) = (of(false), of(true));
         let [make, memo, pay] = with.as_slice() else { panic!("{with:?}") };
         assert_eq!([make, pay], [&without[0], &without[1]]);
         assert_eq!((memo.program_id, memo.accounts.len()), (MEMO, 0));
