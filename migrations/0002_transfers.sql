@@ -300,9 +300,11 @@ CREATE TABLE spends (
     spender {{blob}} NOT NULL,
     -- Of the spender, where it paid for the transaction and its chain counts nonces.
     nonce BIGINT,
+    -- Nobody has judged it yet.
+    is_open BOOLEAN NOT NULL,
     PRIMARY KEY (chain, block_hash, tx_id, spender)
 );
-CREATE INDEX spends_number ON spends (chain, block_number);
+CREATE INDEX spends_number ON spends (chain, block_number) WHERE is_open;
 
 -- Transactions of sponsors that the signer's journal has, and that no attempt on record is: another store asked for them.
 CREATE TABLE journal_txs (

@@ -4,7 +4,7 @@
 use landfall_chain::Chain;
 
 use crate::operator::{DecideError, Operator};
-use crate::store::{Db, halts, journals, recoveries};
+use crate::store::{Db, authorizations, cancellations, halts, journals, recoveries};
 use crate::transfer::RECOVERY_TIME;
 
 impl Operator<'_> {
@@ -47,6 +47,8 @@ impl Operator<'_> {
         for chain in &Chain::ALL {
             if let Some(known) = journals::of_chain(&mut tx, *chain).await? {
                 adopted += usize::from(journals::adopt(&mut tx, *chain).await?);
+                authorizations::forget_signatures(&mut tx, *chain).await?;
+                cancellations::forget_signatures(&mut tx, *chain).await?;
                 self.write_down(&mut tx, *chain, "adopt_signer", &format!("in place of {}", known.signer)).await?;
             }
         }

@@ -68,10 +68,14 @@ impl<C: PayingChain> Sender<C> {
                         Some(why) => why,
                     },
                     Ok(true) => match self.chain.maker(&intent, &at).await {
-                        Ok(Some(maker)) if !maker.is_payers => {
-                            proved.push((id, Some(maker)));
-                            continue;
-                        }
+                        // Behind one that was taken back anybody may have made another.
+                        Ok(Some(maker)) if !maker.is_payers => match self.unknown_past(of, &intent, &at).await? {
+                            None => {
+                                proved.push((id, Some(maker)));
+                                continue;
+                            }
+                            Some(why) => why,
+                        },
                         Ok(Some(Maker { tx, .. })) => format!("{tx} of the payer's own key made its guard"),
                         Ok(None) => "its key is used, and no block that we connected shows it".to_owned(),
                         Err(error) => error.to_string(),

@@ -215,13 +215,19 @@ impl<C: PayingChain> Sender<C> {
         }
         let asked = ready.iter().map(async |(.., carried)| self.chain.quote(&sponsor, carried).await);
         let answers = join_all(asked).await;
-        let answers = ready.into_iter().zip(answers).map(|(of, answer)| {
-            let id = of.0.id();
-            (of, id, answer)
-        });
-        let answers: Vec<_> = answers.collect();
+        let mut asked = Vec::new();
+        for (of, answer) in ready.into_iter().zip(answers) {
+            match (of.0, answer) {
+                // Nobody waits for it, so it keeps nobody from his turn.
+                (load @ Load::Clearing(_), Err(error)) => {
+                    warn!(chain = %self.network.chain, "delegates are taken away later: {error}");
+                    self.rest(load.resting(), now);
+                }
+                (load, answer) => asked.push((of, load.id(), answer)),
+            }
+        }
         let (mut quoted, mut obstructed) = (Vec::new(), Vec::new());
-        for ((load, due, carried), quote) in self.answered(answers, now)? {
+        for ((load, due, carried), quote) in self.answered(asked, now)? {
             let id = load.id();
             match quote {
                 Quote::Gas(gas_limit) => quoted.push(Quoted { load, due, gas_limit, carried }),

@@ -18,7 +18,7 @@ use landfall_chain::{
 use tracing::{debug, error, info, warn};
 
 use crate::sender::expire::BLOCKHASH_BLOCKS;
-use crate::sender::{Resting, SendError, Sender, gas};
+use crate::sender::{SendError, Sender, gas};
 use crate::store::cursors::{self, Cursor};
 use crate::store::guards::{self, End, Guard, Reclaiming, Shown};
 use crate::store::sponsors::{self, Sponsor};
@@ -141,7 +141,8 @@ impl<C: PayingChain> Sender<C> {
             if clock.now().since(now) > PLAN_TIME_MAX {
                 break;
             }
-            if known.iter().find(is_it).is_none() || self.rests(Resting::Sponsor(sponsor), now) {
+            // One that is too poor to carry payments takes back what it has locked all the same.
+            if known.iter().find(is_it).is_none() {
                 continue;
             }
             let Some((guards, compute_limit)) =

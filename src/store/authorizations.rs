@@ -24,6 +24,14 @@ statements! {
     FIND = "SELECT implementation, signature FROM authorizations WHERE chain = $1 AND wallet = $2 AND nonce = $3";
     SIGN = "UPDATE authorizations SET signature = $1, signer_id = $2, signer_seq = $3, signed_us = $4 \
             WHERE chain = $5 AND wallet = $6 AND nonce = $7 AND signature IS NULL";
+    FORGET_SIGNATURES = "UPDATE authorizations SET signature = NULL, signer_id = NULL, signer_seq = NULL, signed_us = NULL \
+                         WHERE chain = $1 AND signature IS NOT NULL";
+}
+
+/// Another signer, or another journal, is asked from now on, and carries only what it has signed itself: each is signed again
+/// when it is needed.
+pub async fn forget_signatures(tx: &mut Tx, chain: Chain) -> Result<(), StoreError> {
+    execute!(tx, FORGET_SIGNATURES, chain.name()).map(drop)
 }
 
 /// Records what is going to be signed; what is on record stays.

@@ -13,6 +13,8 @@ statements! {
     IS_INTENDED = "SELECT 1 FROM cancellations WHERE transfer_id = $1";
     SIGN = "UPDATE cancellations SET signature = $1, signer_id = $2, signer_seq = $3, signed_us = $4 \
             WHERE transfer_id = $5 AND signature IS NULL";
+    FORGET_SIGNATURES = "UPDATE cancellations SET signature = NULL, signer_id = NULL, signer_seq = NULL, signed_us = NULL \
+                         WHERE signature IS NOT NULL AND transfer_id IN (SELECT id FROM transfers WHERE chain = $1)";
     OF_UNFINISHED = "SELECT c.transfer_id, c.signature FROM transfers AS t JOIN cancellations AS c ON c.transfer_id = t.id \
                      WHERE t.chain = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') AND c.signature IS NOT NULL";
 }
@@ -20,6 +22,11 @@ statements! {
 /// Records what is going to be signed; what is on record stays.
 pub async fn intend(tx: &mut Tx, id: TransferId, now: Timestamp) -> Result<(), StoreError> {
     execute!(tx, INTEND, id.to_string(), now.0).map(drop)
+}
+
+/// As [`authorizations::forget_signatures`](crate::store::authorizations::forget_signatures).
+pub async fn forget_signatures(tx: &mut Tx, chain: Chain) -> Result<(), StoreError> {
+    execute!(tx, FORGET_SIGNATURES, chain.name()).map(drop)
 }
 
 /// Whether it is on record that this was signed, or was going to be.

@@ -68,6 +68,7 @@ statements! {
     MADE = "INSERT INTO guards (transfer_id, chain, sponsor, lamports, made_us, state) VALUES ($1, $2, $3, $4, $5, 'standing') \
             ON CONFLICT (transfer_id) DO NOTHING";
     STANDING = "SELECT g.transfer_id, g.sponsor, g.made_us FROM guards AS g JOIN transfers AS t ON t.id = g.transfer_id \
+                JOIN sponsors AS s ON s.chain = g.chain AND s.address = g.sponsor AND s.state = 'active' \
                 WHERE g.chain = $1 AND g.state = 'standing' AND g.reclaim IS NULL AND g.made_us <= $2 AND t.status = 'CONFIRMED' \
                 ORDER BY g.made_us, g.transfer_id LIMIT $3";
     LOCKED = "SELECT g.sponsor, CAST(SUM(g.lamports) AS BIGINT) FROM guards AS g WHERE g.chain = $1 AND g.state = 'standing' GROUP BY g.sponsor ORDER BY g.sponsor";

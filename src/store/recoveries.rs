@@ -1,6 +1,8 @@
 //! On which chains the sender recovers, because this store may be an old copy.
 
-use landfall_chain::Chain;
+use std::time::Duration;
+
+use landfall_chain::{Chain, GUARD_RETENTION_HOURS_MIN};
 
 use crate::store::sql::{execute, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, int, uint};
@@ -19,10 +21,13 @@ pub struct Recovery {
 statements! {
     BEGIN_RECOVERY = "INSERT INTO recoveries (chain, reason, since_us, until_us) VALUES ($1, $2, $3, $4) \
                       ON CONFLICT (chain) DO UPDATE SET until_us = excluded.until_us WHERE excluded.until_us > recoveries.until_us";
-    SET_BACK = "INSERT INTO set_backs (chain, number) SELECT chain, COALESCE(number, 0) FROM cursors WHERE chain = $1 \
+    SET_BACK = "INSERT INTO set_backs (chain, number) VALUES ($1, COALESCE((SELECT number FROM cursors WHERE chain = $1), 0)) \
                 ON CONFLICT (chain) DO UPDATE SET number = excluded.number WHERE excluded.number < set_backs.number";
     SET_BACK_TO = "UPDATE set_backs SET number = $1 WHERE chain = $2 AND number > $1";
     SET_BACK_OF = "SELECT number FROM set_backs WHERE chain = $1";
+    // No guard of the time since then can have been taken back.
+    FORGET_SET_BACK = "DELETE FROM set_backs WHERE chain = $1 AND EXISTS (SELECT 1 FROM recoveries AS r JOIN blocks AS b ON b.chain = r.chain \
+                       WHERE r.chain = $1 AND r.until_us <= $2 AND b.canonical AND b.number = set_backs.number AND b.time_us > r.since_us - $3)";
     END_RECOVERY = "DELETE FROM recoveries WHERE chain = $1 AND until_us <= $2";
     RECOVERY_OF = "SELECT reason, since_us, until_us FROM recoveries WHERE chain = $1";
 }
@@ -51,8 +56,12 @@ pub async fn set_back_of(connection: &mut impl Connection, chain: Chain) -> Resu
     row.map(|(number,)| uint("block number", number)).transpose()
 }
 
-/// Ends the recovery of the chain that lasts until `until`, and none that was begun anew meanwhile.
+/// Ends the recovery of the chain that lasts until `until`, and none that was begun anew meanwhile. A store that was set back
+/// by less than the least retention of guards has lost sight of none.
 pub async fn end(tx: &mut Tx, chain: Chain, until: Timestamp) -> Result<(), StoreError> {
+    let least = Duration::from_secs(u64::from(GUARD_RETENTION_HOURS_MIN) * 3_600);
+    let micros = i64::try_from(least.as_micros()).unwrap_or(i64::MAX);
+    execute!(tx, FORGET_SET_BACK, chain.name(), until.0, micros)?;
     execute!(tx, END_RECOVERY, chain.name(), until.0).map(drop)
 }
 

@@ -1,6 +1,6 @@
 //! What left wallets and sponsors, and no attempt on record explained when its block was recorded.
 //!
-//! A transaction is noted in the transaction that records its debits and fees, once for each spender. It stays until its
+//! A transaction is noted in the transaction that records its debits and fees, once for each spender. It is open until its
 //! block is final and a sender has judged it, so these are few.
 
 use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Chain, TxId, U256};
@@ -37,7 +37,7 @@ pub struct Evidence {
 }
 
 statements! {
-    NOTE = "INSERT INTO spends (chain, block_hash, block_number, tx_id, spender, nonce) SELECT $1, $2, $3, $4, $5, $6 \
+    NOTE = "INSERT INTO spends (chain, block_hash, block_number, tx_id, spender, nonce, is_open) SELECT $1, $2, $3, $4, $5, $6, true \
             WHERE (EXISTS (SELECT 1 FROM wallets WHERE family = $7 AND address = $5) \
             OR EXISTS (SELECT 1 FROM sponsors WHERE chain = $1 AND address = $5)) \
             AND NOT EXISTS (SELECT 1 FROM transfer_attempts WHERE chain = $1 AND tx_id = $4) \
@@ -45,8 +45,8 @@ statements! {
             ON CONFLICT (chain, block_hash, tx_id, spender) DO UPDATE SET nonce = COALESCE(spends.nonce, excluded.nonce)";
     WAITING = "SELECT s.block_hash, s.block_number, s.tx_id, s.spender, s.nonce, b.canonical \
                FROM spends AS s JOIN blocks AS b ON b.chain = s.chain AND b.hash = s.block_hash \
-               WHERE s.chain = $1 AND s.block_number <= $2 ORDER BY s.block_number, s.tx_id LIMIT $3";
-    JUDGED = "DELETE FROM spends WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND spender = $4";
+               WHERE s.chain = $1 AND s.is_open AND s.block_number <= $2 ORDER BY s.block_number, s.tx_id LIMIT $3";
+    JUDGED = "UPDATE spends SET is_open = false WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND spender = $4";
     IS_OURS = "SELECT 1 WHERE EXISTS (SELECT 1 FROM transfer_attempts WHERE chain = $1 AND tx_id = $2) \
                OR EXISTS (SELECT 1 FROM reclaims WHERE chain = $1 AND tx_id = $2) \
                OR EXISTS (SELECT 1 FROM journal_txs WHERE chain = $1 AND tx_id = $2)";
@@ -109,7 +109,7 @@ pub async fn evidence(connection: &mut impl Connection, chain: Chain, spend: &Sp
     Ok(Evidence { is_ours, carries, has_fee, left: amounts(left)?, paid: amounts(paid)? })
 }
 
-/// Forgets one that was judged.
+/// Records that it was judged: it is not judged again when its block is read again.
 pub async fn judged(tx: &mut Tx, chain: Chain, spend: &Spend) -> Result<(), StoreError> {
     let (hash, of, spender) = (&spend.block.hash.0[..], spend.tx.as_bytes(), spend.spender.as_bytes());
     execute!(tx, JUDGED, chain.name(), hash, of, spender).map(drop)
