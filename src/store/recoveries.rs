@@ -1,8 +1,6 @@
 //! On which chains the sender recovers, because this store may be an old copy.
 
-use std::time::Duration;
-
-use landfall_chain::{Chain, GUARD_RETENTION_HOURS_MIN};
+use landfall_chain::Chain;
 
 use crate::store::sql::{execute, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, int, uint};
@@ -25,9 +23,6 @@ statements! {
                 ON CONFLICT (chain) DO UPDATE SET number = excluded.number WHERE excluded.number < set_backs.number";
     SET_BACK_TO = "UPDATE set_backs SET number = $1 WHERE chain = $2 AND number > $1";
     SET_BACK_OF = "SELECT number FROM set_backs WHERE chain = $1";
-    // No guard of the time since then can have been taken back.
-    FORGET_SET_BACK = "DELETE FROM set_backs WHERE chain = $1 AND EXISTS (SELECT 1 FROM recoveries AS r JOIN blocks AS b ON b.chain = r.chain \
-                       WHERE r.chain = $1 AND r.until_us <= $2 AND b.canonical AND b.number = set_backs.number AND b.time_us > r.since_us - $3)";
     END_RECOVERY = "DELETE FROM recoveries WHERE chain = $1 AND until_us <= $2";
     RECOVERY_OF = "SELECT reason, since_us, until_us FROM recoveries WHERE chain = $1";
 }
@@ -56,12 +51,8 @@ pub async fn set_back_of(connection: &mut impl Connection, chain: Chain) -> Resu
     row.map(|(number,)| uint("block number", number)).transpose()
 }
 
-/// Ends the recovery of the chain that lasts until `until`, and none that was begun anew meanwhile. A store that was set back
-/// by less than the least retention of guards has lost sight of none.
+/// Ends the recovery of the chain that lasts until `until`, and none that was begun anew meanwhile.
 pub async fn end(tx: &mut Tx, chain: Chain, until: Timestamp) -> Result<(), StoreError> {
-    let least = Duration::from_secs(u64::from(GUARD_RETENTION_HOURS_MIN) * 3_600);
-    let micros = i64::try_from(least.as_micros()).unwrap_or(i64::MAX);
-    execute!(tx, FORGET_SET_BACK, chain.name(), until.0, micros)?;
     execute!(tx, END_RECOVERY, chain.name(), until.0).map(drop)
 }
 
