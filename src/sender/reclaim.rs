@@ -334,7 +334,8 @@ async fn ended(
 
 /// Those of each sponsor together, as many as always fit; what was refused before alone.
 fn batches(due: Vec<(Guard, Due)>, reclaims: &Reclaims) -> Vec<(Address, Vec<Due>)> {
-    let (mut batches, mut together): (Vec<(Address, Vec<Due>)>, BTreeMap<Address, Vec<Due>>) = Default::default();
+    let mut batches = Vec::new();
+    let mut together: BTreeMap<Address, Vec<Due>> = BTreeMap::new();
     for (guard, due) in due {
         if reclaims.refused.contains_key(&due.id) {
             batches.push((guard.sponsor, vec![due]));

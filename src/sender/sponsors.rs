@@ -90,7 +90,7 @@ impl<C: PayingChain> Sender<C> {
                 let (nonce, has_code) = tokio::time::timeout(ASKED_TIME_MAX, answers).await.unwrap_or_else(late);
                 (address, nonce.and_then(|nonce| Ok((nonce, has_code?))))
             });
-        let answers: Vec<(Address, Result<(u64, bool), SourceError>)> = join_all(asked).await;
+        let answers = join_all(asked).await;
         self.keys = Keys { checked_at: Some(now), is_suspected: answers.iter().any(|(_, answer)| answer.is_err()) };
         let mut reported = BTreeMap::new();
         for (address, answer) in answers {

@@ -749,10 +749,13 @@ pub struct SimSigner {
     journal: Arc<Mutex<Journal>>,
 }
 
+/// What was signed: its hash, its chain, and what is read of it.
+type Entry = ([u8; 32], String, Journaled);
+
 #[derive(Clone, Default, Debug)]
 struct Journal {
     /// What was signed, each once: its hash, its chain, and what it is.
-    entries: Vec<([u8; 32], String, Journaled)>,
+    entries: Vec<Entry>,
     is_away: bool,
     late: Duration,
     /// The first content of each transfer, without its deadline, and the deadlines that were signed.
@@ -766,7 +769,7 @@ impl Journal {
     }
 
     /// The number of an entry: the one that is there, or a new one.
-    fn seq_of(&mut self, entry: ([u8; 32], String, Journaled)) -> u64 {
+    fn seq_of(&mut self, entry: Entry) -> u64 {
         let known = self.entries.iter().zip(1..).find(|((hash, ..), _)| *hash == entry.0);
         known.map(|(_, seq)| seq).unwrap_or_else(|| {
             self.entries.push(entry);
@@ -871,33 +874,7 @@ impl SimSigner {
                 let entry = (hash_of([bytes.as_slice()]), chain_ref, Journaled::Authorization(authorization.clone()));
                 (bytes, None, entry)
             }
-            SignRequest::Carrier { path, carrier } => {
-                let Carrier { sponsor, carried, .. } = carrier;
-                let is_theirs = SimSigner::address(path) == *sponsor;
-                is_theirs.then_some(()).ok_or_else(|| Refusal("the sponsor has another key".to_owned()))?;
-                let is_signed = match carried {
-                    Carried::Payment { signed, .. } => signed.signature == signature(&signed.intent),
-                    Carried::Cancellation(signed) => signed.signature == cancellation_signature(&signed.intent),
-                    Carried::Clearings(all) => all.iter().all(|it| it.authorization.is_clearing()),
-                };
-                let are_signed =
-                    beside(carried).iter().all(|it| it.signature == authorization_signature(&it.authorization));
-                if !is_signed || !are_signed {
-                    return Err(Refusal("what it carries is not signed by its payer".to_owned()));
-                }
-                let (id, transfer_id) = (id_of(carrier), carried.intent().map(|intent| intent.transfer_id));
-                let is_cancelled = transfer_id.is_some_and(|id| journal.cancelled.contains(&id));
-                let is_new = !journal.entries.iter().any(|(hash, ..)| *hash == id);
-                if is_new && is_cancelled && matches!(carried, Carried::Payment { .. }) {
-                    return Err(Refusal("this transfer was cancelled".to_owned()));
-                }
-                let chain_ref = carried.chain_ref().unwrap_or_default().to_owned();
-                let (bytes, id) = (id, TxId::Evm(id));
-                let signed = Journaled::Carrier { transfer_id, sponsor: *sponsor, nonce: Some(carrier.nonce), tx: id };
-                let entry = (bytes, chain_ref, signed);
-                self.chain.lock().paying.signed.insert(id, carrier.clone());
-                (id.as_bytes().to_vec(), Some(id), entry)
-            }
+            SignRequest::Carrier { path, carrier } => self.sign_carrier(&journal, path, carrier)?,
             SignRequest::Guarded { path, payer, guarded } => {
                 let Guarded { sponsor, intent, .. } = guarded;
                 let are_theirs = (SimSigner::address(path), SimSigner::address(payer)) == (*sponsor, intent.payer);
@@ -937,6 +914,39 @@ impl SimSigner {
         };
         let seq = journal.seq_of(entry);
         Ok(Signed { bytes, tx, seq })
+    }
+
+    /// Its bytes, its id, and its entry.
+    fn sign_carrier(
+        &self,
+        journal: &Journal,
+        path: &KeyPath,
+        carrier: &Carrier,
+    ) -> Result<(Vec<u8>, Option<TxId>, Entry), Refusal> {
+        let Carrier { sponsor, carried, .. } = carrier;
+        let is_theirs = SimSigner::address(path) == *sponsor;
+        is_theirs.then_some(()).ok_or_else(|| Refusal("the sponsor has another key".to_owned()))?;
+        let is_signed = match carried {
+            Carried::Payment { signed, .. } => signed.signature == signature(&signed.intent),
+            Carried::Cancellation(signed) => signed.signature == cancellation_signature(&signed.intent),
+            Carried::Clearings(all) => all.iter().all(|it| it.authorization.is_clearing()),
+        };
+        let are_signed = beside(carried).iter().all(|it| it.signature == authorization_signature(&it.authorization));
+        if !is_signed || !are_signed {
+            return Err(Refusal("what it carries is not signed by its payer".to_owned()));
+        }
+        let (id, transfer_id) = (id_of(carrier), carried.intent().map(|intent| intent.transfer_id));
+        let is_cancelled = transfer_id.is_some_and(|id| journal.cancelled.contains(&id));
+        let is_new = !journal.entries.iter().any(|(hash, ..)| *hash == id);
+        if is_new && is_cancelled && matches!(carried, Carried::Payment { .. }) {
+            return Err(Refusal("this transfer was cancelled".to_owned()));
+        }
+        let chain_ref = carried.chain_ref().unwrap_or_default().to_owned();
+        let (bytes, id) = (id, TxId::Evm(id));
+        let signed = Journaled::Carrier { transfer_id, sponsor: *sponsor, nonce: Some(carrier.nonce), tx: id };
+        let entry = (bytes, chain_ref, signed);
+        self.chain.lock().paying.signed.insert(id, carrier.clone());
+        Ok((id.as_bytes().to_vec(), Some(id), entry))
     }
 
     async fn arrive(&self) -> Result<(), SignerUnavailable> {

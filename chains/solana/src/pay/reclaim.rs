@@ -119,7 +119,8 @@ mod tests {
         assert_eq!(unsigned.signers()[0], [1; 32]);
         let mut others = unsigned.signers()[1..].to_vec();
         let mut expected = payers.clone();
-        (others.sort_unstable(), expected.sort_unstable());
+        others.sort_unstable();
+        expected.sort_unstable();
         assert_eq!(others, expected);
         let signatures = [[7; 64]; 5];
         assert_eq!(unsigned.clone().signed(&signatures[..4]), None, "one is missing");

@@ -140,7 +140,7 @@ mod tests {
         let named: Vec<[u8; 32]> = pay.accounts.iter().map(|account| account.pubkey.to_bytes()).collect();
         assert_eq!(named, [source, MINT, target, [9; 32]]);
         let there = payment(&[1; 32], &intent([9; 32], true), &terms()).unwrap();
-        assert_eq!(there, [pay.clone()], "an account that stood is not made again");
+        assert_eq!(there, std::slice::from_ref(pay), "an account that stood is not made again");
         let nothing = payment(&[1; 32], &intent([9; 32], false), &made).unwrap_err();
         assert_eq!(nothing, PayError::Message("SOL needs no account of a token".to_owned()));
     }
