@@ -25,7 +25,7 @@ pub struct Spend {
 /// What is on record of a spend.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Evidence {
-    /// An attempt, or an entry of the signer's journal, is this very transaction.
+    /// An attempt, a reclaim or an entry of the signer's journal is this very transaction.
     pub is_ours: bool,
     /// It uses the key of an intent of a wallet of ours, whoever's transfer it is.
     pub carries: bool,
@@ -115,7 +115,7 @@ pub async fn judged(tx: &mut Tx, chain: Chain, spend: &Spend) -> Result<(), Stor
     execute!(tx, JUDGED, chain.name(), hash, of, spender).map(drop)
 }
 
-/// Whether an attempt on record is this transaction.
+/// Whether an attempt or a reclaim on record is this transaction.
 pub async fn is_attempt(connection: &mut impl Connection, chain: Chain, of: &TxId) -> Result<bool, StoreError> {
     Ok(fetch_optional!(connection, (i32,), IS_ATTEMPT, chain.name(), of.as_bytes())?.is_some())
 }

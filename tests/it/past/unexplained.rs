@@ -347,7 +347,7 @@ async fn what_moved_before_an_address_was_watched_or_while_its_asset_was_not_lis
 }
 
 /// For all, from the first block on.
-async fn backfill(world: &World, to: u64) {
+pub(crate) async fn backfill(world: &World, to: u64) {
     let job = Job { from: 1, to: Some(to), proof: ReadProof::Full, scope: Scope::All, dry_run: false };
     let mut backfill = Backfill::begin(world.another_watcher(), job).await.unwrap();
     while !backfill.is_done() {

@@ -1,6 +1,7 @@
 //! Payments that need a delegate: what lets it act is recorded, signed once, and brought along only where it is missing.
 
 use landfall::transfer::State;
+use landfall_sim::{SendFault, SimSigner};
 
 use super::{Bench, LEASE_OVER, by_delegate, send_by};
 use crate::harness::books::rows;
@@ -81,6 +82,29 @@ async fn a_crash_at_any_moment_pays_once_and_signs_one_authorization_for_each_no
         bench.close().await;
     }
     assert!(cut_off > 20, "only {cut_off} ticks were cut off");
+}
+
+/// A signer carries only what its own journal has.
+#[tokio::test]
+async fn behind_another_signer_what_lets_a_delegate_act_and_never_landed_is_signed_by_that_one() {
+    let mut bench = Bench::on(Engine::Sqlite, 1).await;
+    bench.send_by_delegate(0xd1);
+    bench.world.chain.script_sends([SendFault::Refused; 400]);
+    let lost = bench.accept(1, 1_000_000).await;
+    bench.settle().await;
+    assert_eq!(bench.authorizations().await, [(1, true)]);
+    assert!(matches!(bench.until_ended(lost).await, State::Dropped(_)));
+    bench.world.chain.script_sends([]);
+    bench.world.chain.forget_pool();
+    bench.signer = SimSigner::named("another", bench.world.chain.clone());
+    bench.restart();
+    bench.world.pass(LEASE_OVER);
+    bench.settle().await;
+    assert_eq!(bench.world.operator().adopt_signer(bench.world.db()).await.unwrap(), 1);
+    let next = bench.accept(2, 1_000_000).await;
+    assert_eq!(bench.until_ended(next).await, State::Confirmed);
+    assert_eq!(bench.authorizations().await, [(1, true)], "of the same nonce, with the same content");
+    bench.close().await;
 }
 
 /// What was signed before would still be good at the delegate that was listed then.

@@ -73,13 +73,7 @@ fn alice() -> Address {
 impl Bench {
     /// With so many sponsors.
     async fn on(engine: Engine, sponsors: u32) -> Self {
-        Bench::with(TestStore::fresh(engine).await, 1, sponsors).await
-    }
-
-    async fn with(store: TestStore, seed: u64, sponsors: u32) -> Self {
-        // Of the histories a third sends by a delegate.
-        let route = if seed.is_multiple_of(3) { by_delegate(0xd0) } else { erc3009() };
-        Bench::by_route(store, seed, sponsors, route).await
+        Bench::by_route(TestStore::fresh(engine).await, 1, sponsors, erc3009()).await
     }
 
     /// With a token that is sent in this way.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use landfall::store::guards;
 use landfall::transfer::{FailureCode, State, TransferId};
 use landfall_chain::{IntentKey, U256};
 use landfall_sim::{GUARD_RENT, SendFault, SimChain, SimLeg, SimTx};
@@ -129,6 +130,34 @@ async fn guards_of_paid_transfers_are_taken_back_together_behind_their_retention
         assert_eq!(bench.world.chain.landed_reclaims(), (2, 0), "once");
         bench.close().await;
     }
+}
+
+#[tokio::test]
+async fn the_guards_of_a_sponsor_that_is_paused_keep_no_other_from_its_own() {
+    let mut bench = Bench::keeping(Engine::Sqlite).await;
+    let of_paused = bench.pay(1).await;
+    bench.add_sponsors(1).await;
+    bench.settle().await;
+    execute(bench.world.db(), "UPDATE sponsors SET state = 'paused' WHERE number = 0").await;
+    let of_other = bench.pay(2).await;
+    let mut reader = bench.world.db().read().await.unwrap();
+    let standing = guards::standing(&mut reader, CHAIN, bench.world.now(), 1).await.unwrap();
+    drop(reader);
+    assert_eq!(
+        standing.iter().map(|guard| guard.transfer_id).collect::<Vec<_>>(),
+        [of_other],
+        "the older one is no place"
+    );
+    bench.empty(KEPT_BLOCKS + DEAD_BLOCKS + 60).await;
+    bench.block().await;
+    bench.empty(20).await;
+    assert_eq!((bench.holds(of_paused).is_zero(), bench.holds(of_other)), (false, U256::ZERO));
+    execute(bench.world.db(), "UPDATE sponsors SET state = 'active' WHERE number = 0").await;
+    bench.empty(1).await;
+    bench.block().await;
+    bench.empty(20).await;
+    assert_eq!(bench.holds(of_paused), U256::ZERO);
+    bench.close().await;
 }
 
 #[tokio::test]
