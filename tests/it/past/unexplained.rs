@@ -325,7 +325,7 @@ async fn what_moved_before_an_address_was_watched_or_while_its_asset_was_not_lis
         assert_eq!(entries(bench.world.db()).await, []);
         // What a backfill finds of it is below what is compared.
         let until = bench.world.chain.finalized().unwrap().number - FINALITY_DEPTH;
-        backfill(&bench.world, until).await;
+        backfill(&bench.world, (1, until)).await;
         bench.pay(PAYER, vec![leg(ETH, PAYER, BOB, 30)]).await;
         assert_eq!(entries(bench.world.db()).await, []);
 
@@ -346,9 +346,9 @@ async fn what_moved_before_an_address_was_watched_or_while_its_asset_was_not_lis
     }
 }
 
-/// For all, from the first block on.
-pub(crate) async fn backfill(world: &World, to: u64) {
-    let job = Job { from: 1, to: Some(to), proof: ReadProof::Full, scope: Scope::All, dry_run: false };
+/// For all.
+pub(crate) async fn backfill(world: &World, (from, to): (u64, u64)) {
+    let job = Job { from, to: Some(to), proof: ReadProof::Full, scope: Scope::All, dry_run: false };
     let mut backfill = Backfill::begin(world.another_watcher(), job).await.unwrap();
     while !backfill.is_done() {
         backfill.step(world.now()).await.unwrap();
@@ -365,7 +365,7 @@ async fn what_is_found_in_its_blocks_later_explains_an_entry() {
         forge(bench.world.db(), "DELETE FROM inclusions").await;
         bench.read_all().await;
         assert_eq!(bench.reported().await, [(ALICE, TOKEN, 40)]);
-        backfill(&bench.world, bench.world.chain.finalized().unwrap().number).await;
+        backfill(&bench.world, (1, bench.world.chain.finalized().unwrap().number)).await;
         assert_eq!(bench.reported().await, NOTHING);
         assert_eq!(entries(bench.world.db()).await.len(), 1, "it stays on record");
         assert_eq!(bench.world.status_of(40).await, Confirmed);

@@ -94,7 +94,7 @@ async fn behind_another_signer_what_lets_a_delegate_act_and_never_landed_is_sign
     bench.settle().await;
     assert_eq!(bench.authorizations().await, [(1, true)]);
     assert!(matches!(bench.until_ended(lost).await, State::Dropped(_)));
-    bench.world.chain.script_sends([]);
+    bench.world.chain.take_sends();
     bench.world.chain.forget_pool();
     bench.signer = SimSigner::named("another", bench.world.chain.clone());
     bench.restart();

@@ -92,7 +92,7 @@ async fn what_left_a_wallet_without_our_signature_stops_it_until_a_person_releas
         let next = bench.accept(3, 1_000).await;
         assert_eq!(bench.until_ended(next).await, State::Confirmed);
         bench.assert_nothing_foreign().await;
-        backfill(&bench.world, bench.world.chain.finalized().unwrap().number).await;
+        backfill(&bench.world, (block.number, bench.world.chain.finalized().unwrap().number)).await;
         bench.blocks(1).await;
         bench.assert_nothing_foreign().await;
         bench.close().await;
