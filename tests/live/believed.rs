@@ -59,7 +59,7 @@ async fn pay(stage: &Stage, from: &Address, to: &Address) {
 /// itself.
 async fn stage() -> (Stage, Proxy, Address, Address) {
     let stage = Stage::new(Engine::Sqlite).await;
-    let proxy = Proxy::start(&stage.node).await;
+    let proxy = Proxy::start(stage.node.url()).await;
     let url = stage.node.url();
     stage.replace_in_config(&format!("[\"{url}\"]"), &format!("[\"{url}\", \"{}\"]", proxy.url));
     let from = stage.node.accounts().await.unwrap()[1];
@@ -152,7 +152,7 @@ async fn what_comes_and_goes_through_a_contract_that_both_endpoints_report_four_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payment_that_one_endpoint_leaves_out_is_confirmed_by_the_balances_when_it_is_reported_at_all() {
     let stage = Stage::new(Engine::Sqlite).await;
-    let (alice, proxy) = (address(ALICE), Proxy::start(&stage.node).await);
+    let (alice, proxy) = (address(ALICE), Proxy::start(stage.node.url()).await);
     proxy.trace_instead(&alice, &address(0x55));
     let url = stage.node.url();
     stage.replace_in_config(&format!("[\"{url}\"]"), &format!("[\"{url}\", \"{}\"]", proxy.url));

@@ -37,7 +37,7 @@ async fn kill_at_random_moments(engine: Engine) {
     let begun = Instant::now();
     let mut rng = StdRng::seed_from_u64(20_261_121);
     let mut stage = Stage::new(engine).await;
-    let proxy = Proxy::start(&stage.node).await;
+    let proxy = Proxy::start(stage.node.url()).await;
     stage.replace_in_config(stage.node.url(), &proxy.url);
     stage.set_up("alice", &address(ALICE)).await;
     let mut sent = 0_u64;

@@ -29,6 +29,7 @@ mod outages;
 mod past;
 mod payments;
 mod polygon;
+mod pool_rules;
 mod postgres;
 mod proxy;
 mod rebuild;

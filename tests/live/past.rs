@@ -145,7 +145,7 @@ async fn a_terminal_shows_a_bar_with_rate_and_rest_and_a_pipe_shows_none() {
 async fn a_terminal_shows_a_bar_for_each_chain_that_catches_up_below_whole_lines_of_the_log() {
     let stage = Stage::new(Engine::Sqlite).await;
     stage.node.mine(1_000).await.unwrap();
-    let proxy = Proxy::start(&stage.node).await;
+    let proxy = Proxy::start(stage.node.url()).await;
     stage.replace_in_config(stage.node.url(), &proxy.url);
     proxy.set_latency(Duration::from_millis(300));
     let mut terminal = Terminal::start(&stage, &["run"]);
@@ -180,7 +180,7 @@ async fn a_terminal_shows_a_bar_for_each_chain_that_catches_up_below_whole_lines
 async fn a_terminal_that_goes_away_ends_nobody_who_was_reported_to_stay() {
     let stage = Stage::new(Engine::Sqlite).await;
     stage.node.mine(1_000).await.unwrap();
-    let proxy = Proxy::start(&stage.node).await;
+    let proxy = Proxy::start(stage.node.url()).await;
     stage.replace_in_config(stage.node.url(), &proxy.url);
     proxy.set_latency(Duration::from_millis(300));
     let terminal = Terminal::after(&stage, "trap '' HUP; echo $$ > staying", &["run"]);
@@ -247,7 +247,7 @@ async fn ctrl_c_ends_a_backfill_cleanly_and_the_same_command_finishes_as_if_it_h
     let mut stage = Stage::new(Engine::Sqlite).await;
     let to = late_bob(&mut stage).await.to_string();
     let arguments = ["backfill", "--chain", CHAIN, "--from", "0", "--to", &to];
-    let proxy = Proxy::start(&stage.node).await;
+    let proxy = Proxy::start(stage.node.url()).await;
     let config = stage.replace_in_config(stage.node.url(), &proxy.url);
 
     // Each request takes a while from now on: there is time to press a key.
@@ -289,7 +289,7 @@ fn moved(shown: &str, lane: &str) -> bool {
 async fn where_no_node_traces_backfill_and_rescan_say_so_and_do_not_claim_to_be_done() {
     let mut stage = Stage::new(Engine::Sqlite).await;
     let to = late_bob(&mut stage).await.to_string();
-    let proxy = Proxy::start(&stage.node).await;
+    let proxy = Proxy::start(stage.node.url()).await;
     proxy.refuse_traces(true);
     let config = stage.replace_in_config(stage.node.url(), &proxy.url);
     let arguments = ["backfill", "--chain", CHAIN, "--from", "0", "--to", &to];

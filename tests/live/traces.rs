@@ -41,7 +41,7 @@ async fn what_a_contract_pays_inside_is_pending_and_then_confirmed_by_the_balanc
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_balances_exclude_fails_and_tokens_do_not_wait_for_it() {
     let mut stage = Stage::new(Engine::Sqlite).await;
-    let proxy = Proxy::start(&stage.node).await;
+    let proxy = Proxy::start(stage.node.url()).await;
     proxy.trace_instead(&address(BOB), &address(ALICE));
     stage.replace_in_config(stage.node.url(), &proxy.url);
     stage.set_up("alice", &address(ALICE)).await;
@@ -75,7 +75,7 @@ async fn the_balances_of_who_gets_the_fees_of_the_block_confirm_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endpoint_without_traces_harms_no_token_says_why_and_top_level_silences_it() {
     let mut stage = Stage::new(Engine::Sqlite).await;
-    let proxy = Proxy::start(&stage.node).await;
+    let proxy = Proxy::start(stage.node.url()).await;
     proxy.refuse_traces(true);
     let config = stage.replace_in_config(stage.node.url(), &proxy.url);
     stage.set_up("alice", &address(ALICE)).await;

@@ -209,13 +209,21 @@ impl Bench {
 
     /// The transactions of the pool and of the newest blocks that sponsors sent.
     pub(crate) async fn sent(&self) -> u64 {
-        let mut sent = 0;
+        self.counted("pending").await
+    }
+
+    /// Those of the newest blocks alone.
+    pub(crate) async fn mined(&self) -> u64 {
+        self.counted("latest").await
+    }
+
+    async fn counted(&self, tag: &str) -> u64 {
+        let mut counted = 0;
         for sponsor in &self.sponsors {
-            let count = self.stage.node.rpc("eth_getTransactionCount", json!([sponsor.to_string(), "pending"])).await;
-            let count = count.unwrap();
-            sent += u64::from_str_radix(count.as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
+            let count = self.stage.node.rpc("eth_getTransactionCount", json!([sponsor.to_string(), tag])).await;
+            counted += u64::from_str_radix(count.unwrap().as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
         }
-        sent
+        counted
     }
 
     /// What the sponsors have together of the native currency.

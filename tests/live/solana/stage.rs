@@ -76,6 +76,13 @@ impl Stage {
         std::fs::write(&path, config.replacen("[api]\nlisten = \"127.0.0.1:0\"", &listen, 1)).unwrap();
     }
 
+    /// By way of which URL the program reaches the cluster, from the next start on.
+    pub(crate) fn reach(&self, url: &str) {
+        let path = self.folder.path().join("landfall.toml");
+        let config = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, config.replace(&self.cluster.url, url)).unwrap();
+    }
+
     /// Where the program runs.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()

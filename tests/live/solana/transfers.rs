@@ -31,25 +31,35 @@ const TOKEN_ACCOUNT_BYTES: u64 = 165;
 const CHAIN_REF: &str = "solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1";
 
 /// A stage with a keystore, two accounts whose addresses are derived, a token, and sponsors that are funded.
-struct Bench {
-    stage: Stage,
-    service: Option<Service>,
+pub(crate) struct Bench {
+    pub(crate) stage: Stage,
+    pub(crate) service: Option<Service>,
+    /// The process that has the keys, where it is one of its own.
+    pub(crate) signer: Option<Service>,
     client: reqwest::Client,
-    api: String,
-    key: String,
-    token: Token,
+    pub(crate) api: String,
+    pub(crate) key: String,
+    pub(crate) token: Token,
     /// What alice pays from, and what bob is paid at.
-    alice: Pubkey,
-    bob: Pubkey,
-    sponsors: Vec<Pubkey>,
+    pub(crate) alice: Pubkey,
+    pub(crate) bob: Pubkey,
+    pub(crate) sponsors: Vec<Pubkey>,
 }
 
 impl Bench {
     async fn new(engine: Engine, program: (Pubkey, &str)) -> Self {
-        let stage = Stage::new(engine).await;
+        let keystore = "signer = \"keystore:keys\"\npassphrase_file = \"passphrase\"";
+        Bench::signing_by(Stage::new(engine).await, program, keystore, None).await
+    }
+
+    /// With this signer; the program reaches the cluster by way of `url` where one is given.
+    pub(crate) async fn signing_by(stage: Stage, program: (Pubkey, &str), signer: &str, url: Option<&str>) -> Self {
         let token = stage.make_token(program.0, MINT_BYTES, |_, _| None).await;
-        let sending = "[transfers]\nsigner = \"keystore:keys\"\npassphrase_file = \"passphrase\"\n";
+        let sending = format!("[transfers]\n{signer}\n");
         stage.configure(&[], 100, &format!("{}{sending}", listed("TOK", &token, token.decimals, program.1)));
+        if let Some(url) = url {
+            stage.reach(url);
+        }
         let port = free_port();
         stage.listen(&format!("127.0.0.1:{port}"));
         let path = stage.folder().join("passphrase");
@@ -61,9 +71,10 @@ impl Bench {
         stage.ok(&["identity", "add", "--identity", "house", "--type", "BUSINESS"]);
         stage.ok(&["sponsor", "add", "--chain", CHAIN.name(), "--count", "2", "--reason", "a test"]);
         let service = Some(stage.start());
+        let signer = signer.starts_with("signer = \"unix:").then(|| Service::start_signer(stage.folder()));
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let (api, nobody, sponsors) = (format!("http://127.0.0.1:{port}"), Pubkey::default(), Vec::new());
-        let mut bench = Bench { stage, service, client, api, key, token, alice: nobody, bob: nobody, sponsors };
+        let mut bench = Bench { stage, service, signer, client, api, key, token, alice: nobody, bob: nobody, sponsors };
         bench.until_served().await;
         bench.alice = bench.open("alice").await;
         bench.bob = bench.open("bob").await;
@@ -86,7 +97,15 @@ impl Bench {
     /// An account with a derived address.
     async fn open(&self, name: &str) -> Pubkey {
         let asked = json!({ "request_id": name, "identity_id": "house", "type": "SEGREGATED" });
-        let (status, opened) = self.post("/v2/accounts", &asked).await;
+        let begun = Instant::now();
+        let (status, opened) = loop {
+            let answer = self.post("/v2/accounts", &asked).await;
+            // The signer may not listen yet.
+            if answer.0 != 503 || begun.elapsed() > PATIENCE {
+                break answer;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
         assert_eq!(status, 201, "{opened}");
         opened["addresses"][0]["address"].as_str().unwrap_or_else(|| panic!("{opened}")).parse().unwrap()
     }

@@ -7,6 +7,7 @@
 //! - [`busy`]: big chains at once, for benchmarks
 //! - [`fault`], [`strikes`]: how a node misbehaves, and when; `view`: which blocks it shows while it does; `spoil`:
 //!   what it makes of an answer
+//! - [`pool`]: what a pool takes of those who hand it transactions, and its words
 //! - [`mistake`]: what its tracer gets wrong, each time
 //! - `answer`, [`logs`]: the methods; [`mod@http`], [`server`]: the sockets, the counts
 //!
@@ -23,6 +24,7 @@ pub mod fault;
 pub mod http;
 pub mod logs;
 pub mod mistake;
+pub mod pool;
 pub mod recorded;
 pub mod server;
 pub mod strikes;

@@ -1,59 +1,92 @@
-//! Payments while processes are killed, answers are lost, pools forget and blocks are replaced; then a store, the signer's
-//! journal or both are set back, or a copy of the store runs beside the original with the same keys.
+//! Payments while processes are killed and answers are lost; on an EVM chain pools forget and blocks are replaced, too. Then
+//! a store, the signer's journal or both are set back, or a copy of the store runs beside the original with the same keys.
 //!
-//! The real program on each engine, its signer in a process of its own, a real node. Each request asks for an amount of its
-//! own, so that what was paid for it is read from the node's own log. Two runs on each engine, 50 in the full run.
+//! The real program on each engine, its signer in a process of its own, a real node or cluster. Each request asks for an amount
+//! of its own, so that what was paid for it is read from the node alone. On a cluster the time of the chain is that of the
+//! clock, and deadlines are waited for: only the full run sets anything back there.
+
+mod evm;
+mod solana;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use landfall::amount::{from_decimal, to_decimal};
+use landfall::receiver::Receiver;
 use landfall_chain::U256;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-use crate::contracts::word;
 use crate::postgres::copied_database;
-use crate::proxy::Proxy;
-use crate::stage::{Engine, Service, Stage, address, free_port, full, given_seed};
-use crate::transfers::{BOB, Bench};
+use crate::stage::{Engine, Service, free_port, full, given_seed, program};
 
 const KILLS: u32 = 10;
 const KILLS_FULL: u32 = 20;
-const RUNS: u64 = 2;
-const RUNS_FULL: u64 = 25;
+/// Of the token that is paid.
 const DECIMALS: u8 = 6;
-/// How long nothing may come further before the test gives up.
-const STANDSTILL_MAX: Duration = Duration::from_secs(400);
+/// What alice has of it, in base units.
+const FUNDS: u64 = 10_000_000;
+/// How long nothing may come further before the test gives up: longer than a window, and what proves that it is over.
+const STANDSTILL_MAX: Duration = Duration::from_secs(600);
 const LANDING_TIME: Duration = Duration::from_secs(60);
-/// Beyond every deadline that can have been signed.
-const LEAP_SECS: u64 = 400;
 const LEAPS_MAX: u32 = 3;
-const TRANSFER: &str = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";
 
-#[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_killed_lost_or_set_back_each_request_is_paid_once_or_never_on_sqlite() {
-    torture(Engine::Sqlite).await;
+/// The chain that is paid on, with a deployment that nothing runs of.
+trait Ground {
+    const CHAIN: &str;
+    const SYMBOL: &str;
+    /// Of the currency that sponsors pay.
+    const NATIVE_DECIMALS: u8;
+
+    /// Where the program runs.
+    fn folder(&self) -> &Path;
+    fn receiver(&self) -> &Receiver;
+    /// Who pays, and who is paid.
+    fn alice(&self) -> String;
+    fn bob(&self) -> String;
+    /// A block, where none comes by itself.
+    async fn mine(&self);
+    /// One of the faults that its chain or node may have; which one.
+    async fn disturb(&mut self, rng: &mut StdRng) -> &'static str;
+    /// No answer is late or lost any more.
+    fn behave(&self);
+    /// Its time leaps beyond every deadline that can have been signed, where it can leap.
+    async fn leap(&self);
+    /// How often alice paid each amount to bob.
+    async fn paid(&self) -> BTreeMap<u64, u32>;
+    /// What bob has of the token.
+    async fn bobs(&self) -> u64;
+    /// What the sponsors have together, and what stands locked for so many payments.
+    async fn sponsors_have(&self, payments: u64) -> U256;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_killed_lost_or_set_back_each_request_is_paid_once_or_never_on_postgresql() {
-    torture(Engine::Postgres).await;
+/// The processes of a deployment, and how they are reached.
+struct Deployment {
+    api: String,
+    key: String,
+    service: Option<Service>,
+    signer: Option<Service>,
 }
 
-async fn torture(engine: Engine) {
-    let (runs, mode) = if full() { (RUNS_FULL, "full") } else { (RUNS, "bounded") };
-    let (begun, mut tally) = (Instant::now(), BTreeMap::new());
-    // Each engine begins elsewhere, so that even two runs on each meet all of them.
-    let first = if engine == Engine::Sqlite { 0 } else { 2 };
-    for (disaster, seed) in Disaster::ALL.into_iter().cycle().skip(first).zip(given_seed()..given_seed() + runs) {
+/// Runs with these disasters, one after the other, each on a ground of its own.
+async fn torture<G: Ground>(
+    engine: Engine,
+    disasters: impl Iterator<Item = Option<Disaster>>,
+    ground: impl AsyncFn(Engine) -> (G, Deployment),
+) {
+    let mode = if full() { "full" } else { "bounded" };
+    let (begun, mut tally, mut runs) = (Instant::now(), BTreeMap::new(), 0);
+    for (disaster, seed) in disasters.zip(given_seed()..) {
         println!("{engine:?}: {disaster:?}, seed {seed}, {} s after the begin", begun.elapsed().as_secs());
-        run(engine, disaster, seed, &mut tally).await;
+        let (ground, deployment) = ground(engine).await;
+        run(ground, deployment, (disaster, seed), &mut tally).await;
+        runs += 1;
     }
-    println!("{mode}: {engine:?}: {runs} runs of payments in {} s: {tally:?}", begun.elapsed().as_secs());
+    let secs = begun.elapsed().as_secs();
+    println!("{mode}: {} on {engine:?}: {runs} runs of payments in {secs} s: {tally:?}", G::CHAIN);
 }
 
 /// What is set back, or runs twice, behind the kills.
@@ -70,47 +103,49 @@ impl Disaster {
         [Disaster::StoreSetBack, Disaster::CopyBeside, Disaster::JournalSetBack, Disaster::BothSetBack];
 }
 
-async fn run(engine: Engine, disaster: Disaster, seed: u64, tally: &mut BTreeMap<String, u64>) {
-    let stage = Stage::new(engine).await;
-    let proxy = Proxy::start(&stage.node).await;
-    stage.replace_in_config(stage.node.url(), &proxy.url);
-    let no_rates = "environment = \"test\"\nip_requests_per_sec = 0\nkey_requests_per_sec = 0";
-    stage.replace_in_config("environment = \"test\"", no_rates);
-    let bench = Bench::signing_by(stage, "signer = \"unix:signer.sock\"").await;
-    let had = bench.sponsors_have().await;
-    let account = bench.get("/v2/accounts").await["accounts"][0]["id"].as_str().unwrap().to_owned();
+async fn run<G: Ground>(
+    ground: G,
+    deployment: Deployment,
+    (disaster, seed): (Option<Disaster>, u64),
+    tally: &mut BTreeMap<String, u64>,
+) {
     let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(5)).build().unwrap();
-    let (rng, asked, ids) = (StdRng::seed_from_u64(seed), 0, BTreeMap::new());
-    let mut run = Run { bench, proxy, rng, client, account, asked, ids, tally };
-    run.bench.service.take().unwrap().kill();
+    let (rng, asked, ids, account) = (StdRng::seed_from_u64(seed), 0, BTreeMap::new(), String::new());
+    let mut run = Run { ground, deployment, rng, client, account, asked, ids, tally };
+    run.account = run.alices_account().await;
+    let had = run.ground.sponsors_have(0).await;
+    run.deployment.service.take().unwrap().kill();
+    let no_rates = "environment = \"test\"\nip_requests_per_sec = 0\nkey_requests_per_sec = 0";
+    run.replace_in_config("environment = \"test\"", no_rates);
     let longest = run.until_one_more_is_confirmed().await;
     let kills = if full() { KILLS_FULL } else { KILLS };
     let saved_at = run.rng.random_range(0..kills);
     let mut saved = None;
     for kill in 0..kills {
-        if kill == saved_at {
+        if kill == saved_at && disaster.is_some() {
             saved = Some(run.saved().await);
         }
         run.live(longest).await;
     }
-    let (saved, mut copy) = (saved.unwrap(), None);
-    match disaster {
-        Disaster::StoreSetBack => run.set_back(&saved.store),
-        Disaster::JournalSetBack => run.set_journal_back(&saved.journal),
-        Disaster::BothSetBack => {
+    let mut copy = None;
+    match disaster.zip(saved) {
+        None => {}
+        Some((Disaster::StoreSetBack, saved)) => run.set_back(&saved.store),
+        Some((Disaster::JournalSetBack, saved)) => run.set_journal_back(&saved.journal),
+        Some((Disaster::BothSetBack, saved)) => {
             run.set_back(&saved.store);
             run.set_journal_back(&saved.journal);
         }
-        Disaster::CopyBeside => copy = Some(run.copy_beside().await),
+        Some((Disaster::CopyBeside, _)) => copy = Some(run.copy_beside().await),
     }
-    run.count(&format!("{disaster:?}"));
-    run.come_to_rest(copy.as_mut()).await;
+    run.count(&disaster.map_or("no disaster".to_owned(), |disaster| format!("{disaster:?}")));
+    run.come_to_rest(copy.as_mut(), disaster).await;
     run.assert_paid_once(had, copy.as_ref(), disaster).await;
 }
 
-struct Run<'t> {
-    bench: Bench,
-    proxy: Proxy,
+struct Run<'t, G> {
+    ground: G,
+    deployment: Deployment,
     rng: StdRng,
     client: reqwest::Client,
     account: String,
@@ -135,14 +170,50 @@ struct Copy {
     service: Option<Service>,
 }
 
-impl Run<'_> {
+impl<G: Ground> Run<'_, G> {
     fn count(&mut self, what: &str) {
         *self.tally.entry(what.to_owned()).or_default() += 1;
     }
 
+    fn folder(&self) -> &Path {
+        self.ground.folder()
+    }
+
+    /// The result of a command that must succeed.
+    fn ok(&self, arguments: &[&str]) -> String {
+        let output = program(self.folder()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn log(&self) -> String {
+        self.deployment.service.as_ref().map(Service::log).unwrap_or_default()
+    }
+
+    fn replace_in_config(&self, from: &str, to: &str) {
+        let path = self.folder().join("landfall.toml");
+        let config = fs::read_to_string(&path).unwrap().replace(from, to);
+        fs::write(&path, config).unwrap();
+    }
+
+    async fn get(&self, api: &str, path: &str) -> (u16, Value) {
+        let request = self.client.get(format!("{api}{path}")).bearer_auth(&self.deployment.key);
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        (status, serde_json::from_str(&answer.text().await.unwrap()).unwrap())
+    }
+
+    async fn alices_account(&self) -> String {
+        let (status, accounts) = self.get(&self.deployment.api, "/v2/accounts").await;
+        assert_eq!(status, 200, "{accounts}");
+        let (of, alice) = (accounts["accounts"].as_array().unwrap(), self.ground.alice());
+        let account = of.iter().find(|account| account["addresses"][0]["address"] == alice.as_str());
+        account.unwrap()["id"].as_str().unwrap().to_owned()
+    }
+
     /// Lets the service live while requests come, until one more is CONFIRMED; how long that took.
     async fn until_one_more_is_confirmed(&mut self) -> Duration {
-        let (service, begun) = (self.bench.stage.start(), Instant::now());
+        let (service, begun) = (Service::start(self.folder()), Instant::now());
         loop {
             self.step().await;
             let confirmed = self.listed().iter().any(|transfer| transfer["status"] == "CONFIRMED");
@@ -157,7 +228,7 @@ impl Run<'_> {
 
     /// One life of the service, which ends at a random moment; sometimes the signer's, too.
     async fn live(&mut self, longest: Duration) {
-        let service = self.bench.stage.start();
+        let service = Service::start(self.folder());
         let until = Instant::now() + self.rng.random_range(Duration::from_millis(20)..longest);
         while Instant::now() < until {
             self.step().await;
@@ -167,14 +238,14 @@ impl Run<'_> {
         service.kill();
         self.count("kills");
         if self.rng.random_bool(0.2) {
-            self.bench.signer.take().unwrap().kill();
-            self.bench.signer = Some(Service::start_signer(self.bench.stage.folder.path()));
+            self.deployment.signer.take().unwrap().kill();
+            self.deployment.signer = Some(Service::start_signer(self.folder()));
             self.count("kills of the signer");
         }
     }
 
     async fn step(&mut self) {
-        let api = self.bench.api.clone();
+        let api = self.deployment.api.clone();
         match self.rng.random_range(0..100) {
             0..15 => {
                 self.asked += 1;
@@ -184,21 +255,11 @@ impl Run<'_> {
                 let again = self.rng.random_range(1..=self.asked);
                 self.ask(&api, again).await;
             }
-            25..85 => self.proxy.mine(&self.bench.stage.node).await,
-            85..89 => {
-                self.bench.stage.node.reorg(1).await.unwrap();
-                self.count("reorgs");
+            25..85 => self.ground.mine().await,
+            _ => {
+                let what = self.ground.disturb(&mut self.rng).await;
+                self.count(what);
             }
-            89..93 => {
-                self.bench.stage.node.rpc("anvil_dropAllTransactions", json!([])).await.unwrap();
-                self.count("forgotten pools");
-            }
-            93..97 => {
-                let loses = self.rng.random_bool(0.5);
-                self.proxy.lose_answers(loses);
-                self.count("answers lost or not");
-            }
-            _ => self.proxy.set_latency(Duration::from_millis(self.rng.random_range(0..50))),
         }
     }
 
@@ -207,11 +268,11 @@ impl Run<'_> {
         let body = json!({
             "request_id": format!("00000000-0000-4000-8000-{nth:012}"),
             "account_id": self.account,
-            "currency_symbol": "USDC",
+            "currency_symbol": G::SYMBOL,
             "amount": to_decimal(U256::from(nth), DECIMALS),
-            "address_destination": { "address": address(BOB).to_string(), "chain": "ETHEREUM_TESTNET" },
+            "address_destination": { "address": self.ground.bob(), "chain": G::CHAIN },
         });
-        let request = self.client.post(format!("{api}/v2/crypto/transfers")).bearer_auth(&self.bench.key);
+        let request = self.client.post(format!("{api}/v2/crypto/transfers")).bearer_auth(&self.deployment.key);
         let sent = request.header("content-type", "application/json").body(body.to_string()).send().await;
         // It does not run yet, or was killed.
         let Ok(answer) = sent else { return false };
@@ -234,12 +295,12 @@ impl Run<'_> {
 
     /// Every transfer on record.
     fn listed(&self) -> Vec<Value> {
-        lines(&self.bench.stage.ok(&["transfer", "list", "--json"]))
+        lines(&self.ok(&["transfer", "list", "--json"]))
     }
 
     /// A copy of the store, of which no process is there.
     async fn copied_store(&self, name: &str) -> String {
-        let folder = self.bench.stage.folder.path();
+        let folder = self.folder();
         let config = fs::read_to_string(folder.join("landfall.toml")).unwrap();
         let url = config.lines().find_map(|line| line.strip_prefix("url = \"")).unwrap().trim_end_matches('"');
         let Some(file) = url.strip_prefix("sqlite:") else { return copied_database(url).await };
@@ -258,26 +319,26 @@ impl Run<'_> {
     }
 
     fn journal(&self) -> PathBuf {
-        self.bench.stage.folder.path().join("keys/journal")
+        self.folder().join("keys/journal")
     }
 
     /// From now on the service uses another store.
     fn set_back(&self, store: &str) {
-        let config = fs::read_to_string(self.bench.stage.folder.path().join("landfall.toml")).unwrap();
+        let config = fs::read_to_string(self.folder().join("landfall.toml")).unwrap();
         let url = config.lines().find(|line| line.starts_with("url = ")).unwrap();
-        self.bench.stage.replace_in_config(url, &format!("url = \"{store}\""));
+        self.replace_in_config(url, &format!("url = \"{store}\""));
     }
 
     fn set_journal_back(&mut self, journal: &[u8]) {
-        self.bench.signer.take().unwrap().kill();
+        self.deployment.signer.take().unwrap().kill();
         fs::write(self.journal(), journal).unwrap();
-        self.bench.signer = Some(Service::start_signer(self.bench.stage.folder.path()));
+        self.deployment.signer = Some(Service::start_signer(self.folder()));
     }
 
     /// Another deployment on a copy of the store, with the same signer; both are asked for a while.
     async fn copy_beside(&mut self) -> Copy {
         let folder = tempfile::tempdir().unwrap();
-        let ours = self.bench.stage.folder.path().to_owned();
+        let ours = self.folder().to_owned();
         let store = self.copied_store("copy.db").await;
         let store = match store.strip_prefix("sqlite:") {
             Some(file) => format!("sqlite:{}", ours.join(file).display()),
@@ -287,14 +348,14 @@ impl Run<'_> {
         let config = fs::read_to_string(ours.join("landfall.toml")).unwrap();
         let url = config.lines().find(|line| line.starts_with("url = ")).unwrap();
         let socket = ours.join("signer.sock");
-        let listen = self.bench.api.trim_start_matches("http://");
+        let listen = self.deployment.api.trim_start_matches("http://");
         let config = config
             .replace(url, &format!("url = \"{store}\""))
             .replace("unix:signer.sock", &format!("unix:{}", socket.display()))
             .replace(listen, &format!("127.0.0.1:{port}"));
         fs::write(folder.path().join("landfall.toml"), config).unwrap();
         let api = format!("http://127.0.0.1:{port}");
-        let original = self.bench.stage.start();
+        let original = Service::start(self.folder());
         let mut copy = Copy { service: Some(Service::start(folder.path())), folder, api };
         let until = Instant::now() + Duration::from_secs(8);
         while Instant::now() < until {
@@ -307,12 +368,11 @@ impl Run<'_> {
         copy
     }
 
-    /// All faults end, everything is asked for once more, and the chain's time leaps beyond every deadline.
-    async fn come_to_rest(&mut self, copy: Option<&mut Copy>) {
-        self.proxy.lose_answers(false);
-        self.proxy.set_latency(Duration::ZERO);
-        self.bench.service = Some(self.bench.stage.start());
-        let mut apis = vec![self.bench.api.clone()];
+    /// All faults end, everything is asked for once more, and the chain's time goes beyond every deadline.
+    async fn come_to_rest(&mut self, copy: Option<&mut Copy>, disaster: Option<Disaster>) {
+        self.ground.behave();
+        self.deployment.service = Some(Service::start(self.folder()));
+        let mut apis = vec![self.deployment.api.clone()];
         if let Some(copy) = copy {
             copy.service = Some(Service::start(copy.folder.path()));
             apis.push(copy.api.clone());
@@ -322,25 +382,27 @@ impl Run<'_> {
         while let Some((api, nth)) = unasked.pop() {
             if !self.ask(&api, nth).await {
                 unasked.push((api, nth));
-                self.proxy.mine(&self.bench.stage.node).await;
+                self.ground.mine().await;
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
-            assert!(begun.elapsed() < STANDSTILL_MAX, "{nth} is not taken: {}", self.bench.log());
+            assert!(begun.elapsed() < STANDSTILL_MAX, "{nth} is not taken: {}", self.log());
         }
         // What was handed over lands first: it is given up only when its window is over by our own clock, too.
         let begun = Instant::now();
         while begun.elapsed() < LANDING_TIME
             && self.everywhere(&apis).await.iter().any(|transfer| transfer["status"] == "SUBMITTED")
         {
-            self.proxy.mine(&self.bench.stage.node).await;
+            self.ground.mine().await;
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        // A signer whose journal lost entries signs nothing before a person says so.
-        self.bench.stage.ok(&["signer", "adopt", "--reason", "a test"]);
-        self.bench.stage.node.put_forward(LEAP_SECS).await.unwrap();
+        if disaster.is_some() {
+            // A signer whose journal lost entries signs nothing before a person says so.
+            self.ok(&["signer", "adopt", "--reason", "a test"]);
+        }
+        self.ground.leap().await;
         let (mut moved, mut least, mut leaps) = (Instant::now(), usize::MAX, 1);
         loop {
-            self.proxy.mine(&self.bench.stage.node).await;
+            self.ground.mine().await;
             tokio::time::sleep(Duration::from_millis(500)).await;
             let open: usize = self.everywhere(&apis).await.iter().filter(|transfer| is_open(transfer)).count();
             if open == 0 {
@@ -351,10 +413,10 @@ impl Run<'_> {
             }
             // A chain that noticed late that its store was set back waits for a deadline behind that.
             if moved.elapsed() > Duration::from_secs(20) && leaps < LEAPS_MAX {
-                self.bench.stage.node.put_forward(LEAP_SECS).await.unwrap();
+                self.ground.leap().await;
                 leaps += 1;
             }
-            assert!(moved.elapsed() < STANDSTILL_MAX, "{open} have not ended: {}", self.bench.log());
+            assert!(moved.elapsed() < STANDSTILL_MAX, "{open} have not ended: {}", self.log());
         }
     }
 
@@ -363,10 +425,7 @@ impl Run<'_> {
         let mut all = Vec::new();
         for api in apis {
             for id in self.ids.values() {
-                let request = self.client.get(format!("{api}/v2/crypto/transfers/{id}")).bearer_auth(&self.bench.key);
-                let answer = request.send().await.unwrap();
-                let status = answer.status().as_u16();
-                let transfer: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+                let (status, transfer) = self.get(api, &format!("/v2/crypto/transfers/{id}")).await;
                 assert_eq!(status, 200, "{transfer}");
                 all.push(transfer);
             }
@@ -374,28 +433,11 @@ impl Run<'_> {
         all
     }
 
-    /// How often the token paid each amount to bob from alice.
-    async fn paid(&self) -> BTreeMap<u64, u32> {
-        let topics = [
-            json!(TRANSFER),
-            json!(format!("{:#066x}", word(&self.bench.alice))),
-            json!(format!("{:#066x}", word(&address(BOB)))),
-        ];
-        let filter = json!({ "fromBlock": "0x0", "address": self.bench.stage.token.to_string(), "topics": topics });
-        let logs = self.bench.stage.node.rpc("eth_getLogs", json!([filter])).await.unwrap();
-        let mut paid = BTreeMap::new();
-        for log in logs.as_array().unwrap() {
-            let amount = u64::from_str_radix(log["data"].as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
-            *paid.entry(amount).or_default() += 1;
-        }
-        paid
-    }
-
-    async fn assert_paid_once(&mut self, had: U256, copy: Option<&Copy>, disaster: Disaster) {
-        let paid = self.paid().await;
+    async fn assert_paid_once(&mut self, had: U256, copy: Option<&Copy>, disaster: Option<Disaster>) {
+        let paid = self.ground.paid().await;
         assert!(paid.values().all(|times| *times == 1), "paid twice: {paid:?}");
         let apis: Vec<String> =
-            [Some(&self.bench.api), copy.map(|copy| &copy.api)].into_iter().flatten().cloned().collect();
+            [Some(&self.deployment.api), copy.map(|copy| &copy.api)].into_iter().flatten().cloned().collect();
         let mut ends: BTreeMap<String, &str> = BTreeMap::new();
         for transfer in self.everywhere(&apis).await {
             let amount = transfer["amount"].as_str().unwrap();
@@ -408,16 +450,30 @@ impl Run<'_> {
         }
         assert_eq!(ends.len(), self.ids.len());
         let sum: u64 = paid.keys().sum();
-        assert_eq!(self.bench.bobs().await, sum, "the chain's own books");
-        let left = to_decimal(U256::from(10_000_000 - sum), DECIMALS);
-        self.bench.until_available("USDC", &left).await;
+        assert_eq!(self.ground.bobs().await, sum, "the chain's own books");
+        self.until_available(&to_decimal(U256::from(FUNDS - sum), DECIMALS)).await;
         self.assert_announced(&ends).await;
-        self.assert_ledger(had, disaster).await;
-        for incident in lines(&self.bench.stage.ok(&["incident", "list", "--json"])) {
+        let payments = u64::try_from(paid.len()).unwrap();
+        self.assert_ledger(had - self.ground.sponsors_have(payments).await, disaster);
+        for incident in lines(&self.ok(&["incident", "list", "--json"])) {
             // Where the journal is gone too, nothing says any more that we sent what a sponsor has sent.
             let is_expected = incident["kind"] == "store_behind"
-                || matches!(disaster, Disaster::BothSetBack) && incident["kind"] == "foreign_spend";
+                || matches!(disaster, Some(Disaster::BothSetBack)) && incident["kind"] == "foreign_spend";
             assert!(is_expected, "{disaster:?}: {incident}");
+        }
+    }
+
+    /// Waits until alice may spend so much.
+    async fn until_available(&self, amount: &str) {
+        let path = format!("/v2/accounts/{}/balances?symbol={}", self.account, G::SYMBOL);
+        let begun = Instant::now();
+        loop {
+            let (status, balances) = self.get(&self.deployment.api, &path).await;
+            if status == 200 && balances["balances"][0]["available"] == amount {
+                return;
+            }
+            assert!(begun.elapsed() < STANDSTILL_MAX, "{balances}\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
@@ -426,7 +482,7 @@ impl Run<'_> {
         let begun = Instant::now();
         loop {
             let mut announced: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-            for received in self.bench.stage.receiver.log() {
+            for received in self.ground.receiver().log() {
                 let (id, status) = (received.field("id").to_owned(), received.field("status").to_owned());
                 let end = match status.as_str() {
                     "CONFIRMED" => "CONFIRMED",
@@ -443,21 +499,20 @@ impl Run<'_> {
             if ends.keys().all(|id| !of(id).is_empty()) {
                 return;
             }
-            assert!(begun.elapsed() < STANDSTILL_MAX, "not all that ended is announced: {}", self.bench.log());
+            assert!(begun.elapsed() < STANDSTILL_MAX, "not all that ended is announced: {}", self.log());
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
 
-    /// What the sponsors spent is booked to the wei. A store books the attempts that it knows: not those of a copy, nor those
-    /// that it lost.
-    async fn assert_ledger(&self, had: U256, disaster: Disaster) {
-        let spent = had - self.bench.sponsors_have().await;
-        let costs = lines(&self.bench.stage.ok(&["gas", "ledger", "--json"]));
-        let amount = |entry: &Value| from_decimal(entry["amount"].as_str().unwrap(), 18).unwrap();
+    /// What the sponsors spent is booked to the base unit. A store books the attempts that it knows: not those of a copy, nor
+    /// those that it lost.
+    fn assert_ledger(&self, spent: U256, disaster: Option<Disaster>) {
+        let costs = lines(&self.ok(&["gas", "ledger", "--json"]));
+        let amount = |entry: &Value| from_decimal(entry["amount"].as_str().unwrap(), G::NATIVE_DECIMALS).unwrap();
         let booked: U256 = costs.iter().filter(|entry| entry["kind"] == "COST").map(amount).sum();
-        println!("{disaster:?}: {spent} wei were spent, {booked} are booked");
-        assert!(booked <= spent, "{disaster:?}: {booked} wei are booked, {spent} were spent");
-        if let Disaster::JournalSetBack = disaster {
+        println!("{disaster:?}: {spent} base units were spent, {booked} are booked");
+        assert!(booked <= spent, "{disaster:?}: {booked} base units are booked, {spent} were spent");
+        if matches!(disaster, None | Some(Disaster::JournalSetBack)) {
             assert_eq!(booked, spent);
         }
     }
