@@ -1,8 +1,8 @@
 //! Work that only one process at a time may do.
 //!
-//! Promises: at most one process holds the turn while no other has taken over. [`Turn::hold`] comes first in a
-//! transaction. It keeps all others off up to the commit, and fails for a process that was paused while another took
-//! over. If the holder reports nothing for the time of the lease, another process may take over.
+//! Promises: at most one process holds the turn, until another takes over. [`Turn::hold`] comes first in a transaction.
+//! It keeps all others out until the commit, and fails for a process that was paused while another took over. If the
+//! holder reports nothing for the time of the lease, another process may take over.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Reads prices of native currencies from a URL that answers JSON.
 //!
-//! Promises: a price that is no number, out of its bounds, older than it may be, or ten times more or less than the last one
-//! is not recorded. The last one stays, the log says why, and once it is too old that is an alarm. It decides nothing
-//! about transfers. Errors show the host of the URL and nothing else of it.
+//! Promises: a price is not recorded if it is no number, out of its bounds, older than it may be, or ten times more or
+//! less than the last one. The last price then stays, and the log says why. Once the last one is too old, that is an
+//! alarm. Nothing about transfers is decided here. Errors show the host of the URL and nothing else of it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

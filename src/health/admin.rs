@@ -1,8 +1,8 @@
-//! The admin listener: `/livez`, `/readyz`, `/status`, `/metrics`. For programs on this machine: it asks for no key, so it listens
-//! on loopback by default.
+//! The admin listener: `/livez`, `/readyz`, `/status`, `/metrics`. It is for programs on this machine. It asks for no
+//! key, so it listens on loopback by default.
 //!
-//! `/livez` reports that the workers' loops run, and asks neither store nor node: while a store is down, a supervisor
-//! must not restart everything.
+//! `/livez` reports that the workers' loops run, and asks neither store nor node. Else a supervisor would restart
+//! everything while only the store is down.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;

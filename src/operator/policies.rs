@@ -1,4 +1,4 @@
-//! What a person allows to be sent.
+//! Operators add and remove policies: limits on what may be sent. Each change is in the audit.
 
 use landfall_chain::Network;
 

@@ -1,5 +1,5 @@
-//! The switch that stops all sending of transfers, obeyed before the next signature; what begins a recovery, after the
-//! store was set back; and which signer is the one of this store.
+//! Decisions of operators about sending: stop all transfers, which is obeyed before the next signature; begin a
+//! recovery after the store was set back; adopt a signer as the one of this store.
 
 use landfall_chain::Chain;
 

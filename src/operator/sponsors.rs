@@ -1,4 +1,5 @@
-//! What a person decides about the addresses that pay for transactions, and about wallets that are quarantined.
+//! Operators add sponsors, pause, resume and release them, and release quarantined wallets. A release closes the
+//! incident.
 
 use landfall_chain::{Address, Chain};
 

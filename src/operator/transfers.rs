@@ -1,4 +1,4 @@
-//! What a person decides about one transfer.
+//! Operators cancel a transfer. The decision is in the audit; the sender carries it out.
 
 use crate::operator::{DecideError, Operator};
 use crate::store::attempts;

@@ -1,7 +1,7 @@
-//! What is held of the gas credit for a transfer that is accepted.
+//! Holds a part of the gas credit for a transfer that is accepted.
 //!
-//! No node is asked: what a transfer may cost is what the last one of its route on its chain did, or else a figure of the
-//! network's file; and half as much again.
+//! No node is asked. The hold is one and a half times what the last transfer of the same route on the same chain cost,
+//! or, before there is one, a figure of the network's file.
 
 use landfall_chain::U256;
 

@@ -1,7 +1,7 @@
-//! Sweeps: an account's money at its further addresses is brought to the address that pays, when an operator asks for it.
+//! Sweeps: when an operator asks for it, what an account holds at its further addresses is sent to its paying address.
 //!
-//! A sweep is a transfer like any other, with a key that the chain takes once. It is no payment: no client sees it, and no
-//! limit counts it. What arrives is no deposit.
+//! A sweep is a transfer like any other, with a key that the chain takes once. It is no payment: no client sees it, and
+//! no limit counts it. What arrives is no deposit.
 
 use landfall_chain::{Address, Asset, Chain, U256};
 

@@ -1,7 +1,9 @@
-//! The books: what the receiver got, compared with what the chain reports, the store still holds and the API shows.
+//! The books of the sandbox: compares what the receiver got with what the chain reports, what the store holds and what
+//! the API shows.
 //!
-//! The chain's balances are the judge: every watched address began with nothing, so its balance is what it received
-//! without what it sent. So are those of sponsors: what they spent is in the gas ledger. Pure. Each difference is a fault with a message; the last line of `sandbox --once` counts them.
+//! The chain's balances are the judge. Every watched address began with nothing, so its balance is what it received
+//! less what it sent. What sponsors spent must be in the gas ledger. Pure. Each difference is a fault with a message;
+//! the last line of `sandbox --once` counts them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

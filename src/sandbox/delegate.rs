@@ -1,7 +1,7 @@
 //! MetaMask's delegation framework on a private anvil, as npm has compiled it, at the addresses that a network lists.
 //!
-//! The code is made by the constructors and copied: where it stands counts for nothing but the domain, which it then makes
-//! anew (OpenZeppelin's `EIP712`). It also serves the tests on a real node.
+//! The constructors make the code at other addresses, and it is copied from there. The code uses its own address only
+//! for the domain, which it then makes anew (OpenZeppelin's `EIP712`). It also serves the tests on a real node.
 
 use anyhow::{Context, ensure};
 use landfall_chain::{Address, Delegate};

@@ -1,5 +1,5 @@
-//! Who pays the gas of the play: one sponsor on each chain. What each is given is on record here, so that the chain's own
-//! balance says to the last unit what it spent.
+//! The sponsors of the sandbox: one on each chain pays the gas. What each is given is recorded here. So the chain's own
+//! balance shows to the last unit what it spent.
 
 use std::time::Duration;
 

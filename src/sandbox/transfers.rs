@@ -1,7 +1,7 @@
-//! The second half of the play: money out. Who pays owns nothing of what gas costs; a sponsor pays it.
+//! The second half of the play: money out. A sponsor pays the gas.
 //!
-//! One transfer is taken back by a reorg and carried again; one is carried by nobody, and dropped with a proof that is
-//! compared with the node's own state.
+//! One transfer is displaced by a reorg and carried again. Another is carried by nobody, and is dropped with a proof
+//! that is compared with the node's own state.
 
 use anyhow::{Context, bail, ensure};
 use landfall_chain::Chain;

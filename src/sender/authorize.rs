@@ -1,7 +1,8 @@
-//! What lets a delegate act for a payer (EIP-7702): on record before it is signed, and again before it is used.
+//! Has payers sign what lets a delegate act for them (EIP-7702). It is on record before it is signed, and again with
+//! its signature before it is used.
 //!
-//! What stands on the chain decides whether one is needed, never the record: a reorg takes a delegate away again, and a
-//! wallet that has it needs none.
+//! The chain's state decides whether an authorization is needed, never the record: a reorg may take a delegate away
+//! again, and a wallet that has one needs none.
 
 use std::collections::{BTreeMap, HashMap};
 

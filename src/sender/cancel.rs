@@ -1,6 +1,7 @@
-//! The end of a payment that was signed and that a person cancelled: what its payer signs for that, on record before.
+//! Cancels a payment that was signed: has its payer sign the cancellation, which is on record before.
 //!
-//! It decides nothing. The chain takes the payment's key once: for the payment, or for its end, whichever comes first.
+//! It decides nothing. The chain takes the payment's key once: for the payment or for the cancellation, whichever comes
+//! first.
 
 use landfall_chain::{KeyPath, PayingChain, SIGN_REQUESTS_MAX, SignRequest};
 use tracing::warn;

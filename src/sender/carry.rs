@@ -1,7 +1,7 @@
-//! Sponsors' transactions: recorded, signed, recorded with their bytes, and only then sent.
+//! Makes the transactions of sponsors. Each is recorded, signed, recorded with its bytes, and only then sent.
 //!
-//! What an endpoint reports of a sponsor's nonce decides when another attempt is made, and nothing else: the chain takes
-//! an intent once, however many attempts carry it.
+//! What an endpoint reports of a sponsor's nonce decides when another attempt is made, and nothing else. The chain
+//! takes an intent once, however many attempts carry it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,11 +1,11 @@
-//! Takes delegates away from wallets when nothing needs them any more.
+//! Takes delegates away from wallets that need them no more.
 //!
-//! It begins when a transfer that a delegate paid has ended, and no other of its wallet waits. So no reorg brings back what needs
-//! the delegate, and nothing is taken away only to be given again. What stands on the chain decides: a wallet without listed code
-//! needs nothing, whatever is on record. Up to 20 wallets share a transaction.
+//! It begins when a transfer that a delegate paid has ended, and no other payment of its wallet waits. So no reorg can
+//! bring back a payment that needs the delegate, and none is taken away only to be given again. The chain's state
+//! decides: a wallet without listed code needs nothing, whatever is on record. Up to 20 wallets share a transaction.
 //!
-//! Promise: a wallet signs one thing for each of its nonces, to give or to take, so what is late does no harm. It ends when a
-//! final block shows no delegate.
+//! Promises: a wallet signs one thing for each of its nonces, to give or to take, so a late transaction does no harm.
+//! It ends when a final block shows no delegate.
 
 use futures_util::future::join_all;
 use landfall_chain::{

@@ -1,10 +1,11 @@
 //! Compares the signer's journal with the store: when this process begins to send, and every minute.
 //!
-//! All that is signed is on record before the signer is asked. So an entry that the store does not know means that the store
-//! is an old copy, or that another one has the same signer. What can be put on record of it is: deadlines of known
-//! transfers, what lets delegates act, and which nonces of sponsors were used. The chain recovers then.
+//! What is signed is on record before the signer is asked. So an entry that the store does not know means that the
+//! store is an old copy, or that another store has the same signer. Then the chain recovers. Of such entries these are
+//! put on record: deadlines of known transfers, what lets delegates act, and which nonces of sponsors were used.
 //!
-//! Promise: a signer with another name, or one whose journal lost what was seen of it, signs nothing before a person adopts it.
+//! Promise: nothing is signed by a signer with another name, or by one whose journal misses entries that were seen,
+//! until a person adopts it.
 
 use std::time::Duration;
 

@@ -1,11 +1,12 @@
-//! What ran out of time: DROPPED by proof, and never by the wall clock; FAILED where we know what kept it from being signed.
-//! Nothing ends without the proof: a copy of the store may have signed what this one did not.
+//! Ends transfers that ran out of time, by proof and never by the wall clock: DROPPED, or FAILED if it is known what
+//! kept the transfer from being signed. Nothing ends without the proof, because a copy of the store may have signed
+//! what this one did not.
 //!
 //! The proof: a final block whose time is not before the deadline, all blocks up to it connected without a use of the
-//! intent, and the intent unused in the state of the final block. A transaction that makes a guard does not name the
-//! deadline: it dies with its blockhash. So the final block must also be more than 150 blocks higher than the first one
-//! that is a minute beyond the deadline. A guard that is not there may have been taken back, where the store was set back
-//! (`past`).
+//! intent, and the intent unused in the state of the final block.
+//! A transaction that makes a guard does not name the deadline: it dies with its blockhash. So the final block must
+//! also be more than 150 blocks higher than the first one that is a minute beyond the deadline. If the store was set
+//! back, a guard that is missing may have been taken back (`past`).
 
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
-//! What left our addresses and no signature of ours explains: that wallet or sponsor signs nothing more until a person has
-//! checked it.
+//! Finds what left our addresses without a signature of ours. That wallet or sponsor signs nothing more until a person
+//! has checked it.
 //!
-//! Judged are final blocks, behind the signer's journal as it is then: what another store asked the same signer for is ours.
-//! While the chain recovers, what sponsors paid is the lost store's. Promise: nothing is called foreign because a node said
-//! so, because a reorg took a block back, or because this store is an old copy that was noticed.
+//! Only final blocks are judged, after the signer's journal was compared: what another store had the same signer sign
+//! is ours. While the chain recovers, what sponsors paid counts as signed by the lost store.
+//! Promise: nothing is called foreign only because a node reported it, because a reorg disconnected a block, or because
+//! this store is an old copy that was noticed.
 
 use landfall_chain::{Address, AssetId, Chain, PayingChain, U256};
 use tracing::{error, info};

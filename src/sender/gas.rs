@@ -1,7 +1,8 @@
-//! What carrying transfers cost: booked when the block is final, priced when there is a price, charged to who bears it. On
-//! Solana rent that went to a recipient's new account is a part of it; what a guard holds is locked, and no cost.
+//! Books what carrying transfers cost: when the block is final. The cost is priced when there is a price, and charged
+//! to who bears it. On Solana the rent that a recipient's new account got is part of the cost; what a guard holds is
+//! locked, and no cost.
 //!
-//! It decides nothing about transfers. What cannot be priced is booked all the same.
+//! Nothing about transfers is decided here. A cost without a price is booked all the same.
 
 use landfall_chain::{BlockRef, Effect, Network, PayingChain, TxId, U256};
 

@@ -1,9 +1,11 @@
-//! Transactions that make a guard: recorded, signed by sponsor and payer, recorded with their bytes, and only then sent.
+//! Makes the transactions that make a guard and pay. Each is recorded, signed by sponsor and payer, recorded with its
+//! bytes, and only then sent.
 //!
-//! There is no nonce: each attempt names the hash of our newest block, and dies within 150 blocks on top of it. That block's
-//! time is within the window: so what proves that nothing was paid can count from the window's end on. A new attempt is made
-//! every 20 seconds while the window is open, whatever became of those before. Promise: however many attempts there are, each makes the guard of the
-//! transfer's one intent, which is made once; a second attempt that lands fails whole and pays nothing.
+//! There is no nonce. Each attempt names the hash of our newest block, and dies within 150 blocks on top of it. The
+//! time of that block is within the window, so the proof that nothing was paid can count from the window's end on.
+//! While the window is open, a new attempt is made every 20 seconds, whatever became of the earlier ones.
+//! Promise: every attempt makes the guard of the transfer's one intent, and a guard is made once. A second attempt that
+//! lands fails as a whole and pays nothing.
 
 use std::time::Duration;
 

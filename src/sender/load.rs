@@ -1,6 +1,7 @@
-//! What sponsors' transactions carry: a payment, the end of one that a person cancelled, or what takes delegates away.
+//! What a sponsor's transaction may carry: a payment, the cancellation of one, or clearings, which take delegates away.
 //!
-//! Promise: of a transfer one thing is carried at a time. Once it is cancelled on the chain no further payment of it is.
+//! Promise: of a transfer one thing is carried at a time. Once it is cancelled on the chain, no further payment of it
+//! is carried.
 
 use landfall_chain::{Address, Route};
 

@@ -1,13 +1,18 @@
 //! Sends transfers of one chain: signs what was accepted, lets a sponsor carry it, and settles it by what blocks show.
 //!
-//! A tick, one after the other: recover where the store may be an old copy (`compare`, `recover`), settle by marks (`settle`),
-//! sign (`sign`, `cancel`, `clear`), carry (`carry`, `guarded`), prove what ran out of time (`expire`). Last, guards are taken
-//! back (`reclaim`). One process at a time does so, under a lease. Before it signs, it quarantines whose key somebody else
-//! uses (`foreign`, `sponsors`).
+//! One process at a time does so, under a lease. A tick does this, in order:
+//! - recover, if the store may be an old copy (`compare`, `recover`)
+//! - settle by marks (`settle`)
+//! - sign (`sign`, `cancel`, `clear`), after quarantining addresses whose key somebody else uses (`foreign`,
+//!   `sponsors`)
+//! - carry (`carry`, `guarded`)
+//! - prove what ran out of time (`expire`)
+//! - take guards back (`reclaim`)
 //!
 //! Promises:
-//! - What is signed or sent is on record before. After a crash the same bytes are sent, or the same fields signed, again.
-//! - No answer of a node changes what a transfer is. Only our own connected blocks do, and what final ones prove.
+//! - What is signed or sent is on record before. After a crash the same bytes are sent, or the same fields signed,
+//!   again.
+//! - No answer of a node changes the state of a transfer. Only blocks that we connected do, and what final ones prove.
 //! - A process whose lease another has taken over writes nothing, and so sends nothing new.
 
 mod authorize;

@@ -1,6 +1,7 @@
-//! How many accounts of tokens sponsors pay for: their rent goes to the recipient, who may close them and keep it.
+//! Limits how many new token accounts of recipients sponsors pay for: the recipient may close the account and keep its
+//! rent.
 //!
-//! Who cannot be paid for now waits, and is not sent; it is asked again up to the deadline.
+//! A transfer beyond the limit is not sent. It waits and is tried again up to its deadline.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is on record of a chain's transfers that are not terminal, read at one moment.
+//! A chain's transfers that are not terminal, as they are on record at one moment.
 
 use std::collections::HashMap;
 

@@ -1,9 +1,12 @@
-//! Whether a guard that is not there may have been there: a lost store may have paid, and taken the guard back.
+//! Decides whether a guard that is missing now may have stood before: a lost store may have paid and then taken the
+//! guard back.
 //!
-//! A store that was set back knows all that was paid since by the wallets that it had: it reads those blocks again. Of a
-//! wallet that came on record later it does not. There our own marks must reach back to where the store was set back, by
-//! `landfall backfill`; else as many endpoints as must agree list what named the guard since. Else nothing is signed, and
-//! there is no verdict.
+//! A store that was set back reads the blocks since then again. So it knows all that was paid by the wallets that it
+//! had. For a wallet that came on record later one of these is needed:
+//! - our own marks reach back to where the store was set back, by `landfall backfill`;
+//! - as many endpoints as must agree list what named the guard since.
+//!
+//! Without either nothing is signed, and there is no verdict.
 
 use landfall_chain::{BlockRef, Intent, PayingChain};
 

@@ -1,10 +1,10 @@
-//! Which attempts are due, and with which nonce:
-//! - the first of what is to be carried, and one behind an attempt that cannot pay any more;
+//! Plans which attempts are due, and with which nonce:
+//! - the first attempt of a load, or one after an attempt that cannot pay any more;
 //! - one with higher fees, at the same nonce;
-//! - one at a nonce that nobody sends any more while others wait behind it.
+//! - one at a nonce that nobody sends any more while later ones wait for it.
 //!
-//! Promise: however many attempts there are, each carries the transfer's one intent, or its end, or what takes delegates away.
-//! It decides nothing about transfers.
+//! Promises: every attempt of a transfer carries its one intent, its cancellation, or clearings. Nothing about
+//! transfers is decided here.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;

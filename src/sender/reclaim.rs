@@ -1,11 +1,12 @@
-//! Takes back what guards hold: of CONFIRMED transfers whose guard is not needed any more, to the sponsor that paid for it.
+//! Takes back what guards hold, when a CONFIRMED transfer needs its guard no more. It goes to the sponsor that paid for
+//! it.
 //!
-//! Nobody waits for it, so it comes last and offers nothing for its place. A transaction takes a few guards of one sponsor,
-//! and is carried by that sponsor. Promises:
-//! - A guard is taken back only when final blocks show that `guard_retention_hours` are over, and that each blockhash of that
-//!   time is dead: by their own time and count, and never by the wall clock.
-//! - It is recorded before it is signed, and its bytes before they are sent. What our own final blocks show decides what
-//!   became of it. Taken twice, the second fails and brings nothing.
+//! Nobody waits for it, so it comes last and offers no priority fee. A transaction takes a few guards of one sponsor,
+//! and that sponsor carries it. Promises:
+//! - A guard is taken back only when final blocks show that `guard_retention_hours` are over, and that each blockhash
+//!   of that time is dead. Their own time and count decide, never the wall clock.
+//! - A reclaim is recorded before it is signed, and its bytes before they are sent. Our own final blocks decide what
+//!   became of it. If a guard is taken twice, the second transaction fails.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

@@ -1,8 +1,12 @@
-//! What a sender does where its store may be an old copy: it recovers. Nothing is signed then, and nothing is DROPPED.
+//! Lets a sender recover whose store may be an old copy. Meanwhile nothing is signed, and nothing is DROPPED.
 //!
-//! A person begins it, or what is noticed: blocks show keys of ours used for transfers that are not on record, or the signer's
-//! journal has signatures that are not (`compare`). It ends by itself, with a final block behind all that may have been signed before; all up to there is on record then. Promise:
-//! what the blocks show of transfers is believed all the while, for that needs no complete store.
+//! A recovery begins when a person asks for it, or when one of these is noticed:
+//! - blocks show keys of ours used for transfers that are not on record;
+//! - the signer's journal has signatures that are not on record (`compare`).
+//!
+//! It ends by itself, with a final block after the end of all that may have been signed before; everything up to there
+//! is on record then.
+//! Promise: marks of transfers count all the while, since they need no complete store.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Reports that this process sends, whether its signer answers, and which sponsors own too little. `status` and `health` read it, and decide what is wrong.
+//! Reports that this process sends, whether its signer answers, and which sponsors own too little. `status` and
+//! `health` read it, and decide what is wrong.
 
 use std::time::Duration;
 

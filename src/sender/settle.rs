@@ -1,4 +1,4 @@
-//! What becomes of transfers by what our own blocks show: the only way to CONFIRMED.
+//! Changes the state of transfers by what our own blocks show. This is the only way to CONFIRMED.
 
 use std::collections::HashSet;
 

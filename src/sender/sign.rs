@@ -1,4 +1,5 @@
-//! The first signature of a transfer: on record before it is asked for, and again before it is used.
+//! Has the signer sign a transfer for the first time. The intent is on record before the signer is asked, and the
+//! signature before it is used.
 
 use futures_util::future::join_all;
 use landfall_chain::{BlockRef, KeyPath, PayingChain, Readiness, SIGN_REQUESTS_MAX, SignRequest, Signed};

@@ -1,4 +1,4 @@
-//! Which sponsor carries what, and with which nonce; and whether somebody else uses its key.
+//! Chooses the sponsor that carries a load, and its nonce. Also checks whether somebody else uses a sponsor's key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

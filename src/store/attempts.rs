@@ -1,8 +1,8 @@
-//! What a payer's key signs, and the sponsors' transactions that carry it and what else is signed: each on record before it is signed, and its
-//! bytes before they are sent.
+//! Intents that payers sign, and the attempts: sponsors' transactions that carry them or something else. Each is on
+//! record before it is signed, and its bytes before they are sent.
 //!
-//! Promise: a nonce follows from the rows, which are its only counter. It is given again only behind an attempt that
-//! nobody sends any more.
+//! Promise: the next nonce follows from the rows, which are its only counter. A nonce is given again only after an
+//! attempt that nobody sends any more.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! What payers' keys sign so that transfers are never paid: each on record before it is signed.
+//! Cancellations: what payers' keys sign so that transfers are never paid. Each is on record before it is signed.
 
 use landfall_chain::Chain;
 

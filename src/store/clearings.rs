@@ -1,7 +1,7 @@
-//! Wallets for which a delegate may act though nothing needs it any more, and what takes it away.
+//! Wallets for which a delegate may act though nothing needs it any more, and the clearings that take it away.
 //!
-//! What takes it away is an authorization of no code, of one of the wallet's nonces. Several share the attempts of one transfer.
-//! What stands on the chain decides whether a wallet has a delegate, never a row.
+//! A clearing is an authorization of no code for one of the wallet's nonces. Several clearings share the attempts of
+//! one transfer. The chain's state decides whether a wallet has a delegate, never a row.
 
 use landfall_chain::{Address, Authorization, Chain};
 use sqlx::FromRow;

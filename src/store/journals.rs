@@ -1,4 +1,4 @@
-//! Whose journal is the one of this store, and how far it was compared with what is on record.
+//! Which signer's journal belongs to this store, and how far it was compared with what is on record.
 
 use landfall_chain::Chain;
 

@@ -1,7 +1,7 @@
-//! Registered webhooks: their keys, and which statuses of deposits an organization has muted. Endpoints of other kinds (`sinks`)
-//! are no webhooks, and are not found here.
+//! Registered webhooks: their keys, and which statuses of deposits an organization does not want to be sent. Endpoints
+//! of other kinds (`sinks`) are no webhooks, and are not found here.
 //!
-//! A deleted one keeps its row, because what was not delivered to it is held and never dropped.
+//! A deleted webhook keeps its row, because what was not delivered to it is held and never dropped.
 
 use sqlx::FromRow;
 

@@ -1,6 +1,7 @@
-//! Delegates: code that acts for a wallet whose key allows it (EIP-7702), so that somebody else can pay for its payment.
+//! Delegates: code that acts for a wallet whose key allows it (EIP-7702). So somebody else can pay the gas of its
+//! payments.
 //!
-//! Promise: each address here is part of what is signed, so none of them ever changes for a transfer.
+//! Promise: the address of a delegate is part of what is signed, so it never changes for a transfer.
 
 use std::fmt;
 

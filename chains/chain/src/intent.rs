@@ -1,8 +1,8 @@
-//! Intents: what a wallet's key signs for a transfer, and the one-time key that the chain takes once, whoever sends it
-//! and how often.
+//! Intents: what a wallet's key signs for a transfer. Each has a one-time key: the chain takes it once, whoever sends
+//! it and how often.
 //!
-//! Promise: the key follows from the chain and the transfer's id alone, so that every process, sponsor and replay, and a
-//! store that was restored, uses the same one.
+//! Promise: the one-time key follows from the chain and the transfer's id alone. So every process and every sponsor
+//! uses the same one, and so does a store that was restored.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! Marks: what a block shows of intents, whoever carried them.
+//! Marks: the uses of intents that a block shows, whoever sent them.
 //!
-//! A mark is recorded with its block and counts while that block is canonical. It is the only thing that a transfer is
-//! ever believed to be paid by.
+//! A mark is recorded with its block, and counts while that block is canonical. Nothing else is evidence that a
+//! transfer was paid.
 
 use crate::{Address, AssetId, IntentKey, TxRef, U256};
 

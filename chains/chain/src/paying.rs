@@ -1,7 +1,7 @@
-//! What a sender asks of a chain: what sending costs, that nodes take a transaction, and whether an intent was used.
+//! What a sender asks of a chain: what sending costs, to take a transaction, and whether an intent was used.
 //!
-//! Invariant: no answer here is evidence that a transfer was paid, or never will be. What was paid is shown by marks in
-//! proved blocks; that nothing was, by a final block's state ([`PayingChain::is_used`]) with all blocks up to it.
+//! Invariant: no answer here is evidence that a transfer was paid, or never will be. Marks in proved blocks show that
+//! it was paid. The state of a final block ([`PayingChain::is_used`]), with all blocks up to it, shows that it was not.
 
 use std::sync::Arc;
 

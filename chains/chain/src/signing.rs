@@ -1,7 +1,7 @@
-//! The signer's port: what may be asked of whoever holds the keys.
+//! The interface of the signer: what may be asked of whoever holds the keys.
 //!
-//! A request says what is to be paid and never only a digest: the signer encodes it itself, judges it by its own policy,
-//! and journals it before a signature leaves. Equal requests give equal bytes.
+//! Promises: a request says what is to be paid, and is never only a digest. The signer encodes it itself, judges it by
+//! its own policy, and writes it to its journal before a signature leaves. Equal requests give equal bytes.
 
 use std::fmt;
 use std::pin::Pin;

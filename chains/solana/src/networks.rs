@@ -1,8 +1,8 @@
 //! The Solana networks, embedded: one file per network in `networks/`.
 //!
-//! Promises: every Solana chain of the interface has exactly one, and each file says only what is known to this version
-//! (an unknown key is an error). The CAIP-2 reference follows from the genesis hash: its first 32 characters.
-//! A new token is a change to these files and to no code.
+//! Promises: every Solana chain of the interface has exactly one file. A file has only keys that this version knows; an
+//! unknown key is an error. The CAIP-2 reference follows from the genesis hash: its first 32 characters.
+//! A new token is a change to a file, and to no code beside tests.
 
 use landfall_chain::{
     Address, Asset, AssetId, BlockHash, Chain, Family, Finality, FinalityRule, Native, Network, Route, RuleError,

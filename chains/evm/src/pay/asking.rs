@@ -1,10 +1,12 @@
-//! What is asked of the endpoints of an EVM chain to carry intents: what gas costs, whether a token or a delegate is ready,
-//! nonces, whether a key was used. And transactions are handed to them.
+//! The questions to the endpoints of an EVM chain that carrying an intent needs: what gas costs, whether a token or a
+//! delegate is ready, which nonce is next, whether a key was used. It also hands transactions to endpoints.
 //!
-//! Promises: every call is asked aside, and an endpoint that does not answer one serves all else as before. What is
-//! reported of a block is asked for by the block's hash (EIP-1898). Whether a key was used counts only if as many
-//! endpoints as must agree report the same, and nobody who was asked differs. Gas and prices are integers; no constant stands for
-//! what gas something takes.
+//! Promises:
+//! - If an endpoint does not answer one of these calls, it still serves all other reads as before.
+//! - What is reported of a block is asked for by the block's hash (EIP-1898).
+//! - Whether a key was used counts only if as many endpoints as must agree report the same, and no endpoint that was
+//!   asked differs.
+//! - Gas and prices are integers. No constant stands for the gas that something needs.
 
 use std::fmt::Display;
 

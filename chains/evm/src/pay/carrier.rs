@@ -1,8 +1,8 @@
-//! The transaction of a sponsor that carries an intent, or its end, to its token or delegate (EIP-1559); or, with what
-//! wallets allow their delegates or take from them, beside (EIP-7702).
+//! The transaction of a sponsor that carries an intent, or its cancellation, to its token or delegate (EIP-1559). It
+//! may also carry what wallets sign to allow a delegate or to take it away (EIP-7702).
 //!
-//! Promise: its bytes follow from the carrier alone, with any signature of the same key. It brings no value and no
-//! access list, and calls nothing but the contract that takes the intent, or the sponsor itself.
+//! Promises: its bytes follow from the carrier alone, with any signature of the same key. It has no value and no access
+//! list. It calls only the contract that takes the intent, or the sponsor itself.
 
 use alloy::primitives::keccak256;
 use landfall_chain::{Carrier, TxId, U256};

@@ -1,8 +1,9 @@
-//! Delegates, whichever they are: what a payer signs for one, the call that redeems it, what its logs prove, and whether the
-//! code at its addresses is the listed one.
+//! Delegates of any kind: what a payer signs for one, the call that redeems it, what its logs prove, and whether the
+//! code at its addresses is the listed code.
 //!
-//! Promises: a use counts only by the logs of the listed contracts, and with it exactly what they say was executed. Code is
-//! compared whole, but for its metadata and what differs by chain; addresses that it trusts are compared too.
+//! Promises: a use counts only by the logs of the listed contracts, and only exactly what these logs say was executed
+//! counts as paid. Code is compared as a whole, except for its metadata and for what differs by chain. Addresses that
+//! the code trusts are compared too.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,8 @@
-//! EIP-3009: a token that takes the owner's signed authorization from anybody, once for each nonce.
+//! EIP-3009: a token that takes its owner's signed authorization from anybody, once for each nonce.
 //!
-//! The words are those of Circle's FiatToken (`contracts/v2/EIP3009.sol`), which OpenZeppelin Contracts 5.7 repeats.
-//! Promise: `validAfter` is 0 and `validBefore` the deadline, so that nothing but the intent decides what is signed.
+//! The types that are signed are those of Circle's FiatToken (`contracts/v2/EIP3009.sol`). OpenZeppelin Contracts 5.7
+//! has the same.
+//! Promise: `validAfter` is 0 and `validBefore` is the deadline, so the intent alone decides what is signed.
 
 use alloy::primitives::keccak256;
 use landfall_chain::{Intent, SignedIntent};

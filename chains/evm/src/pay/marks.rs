@@ -1,14 +1,13 @@
-//! What a block's logs show of intents: which one-time keys were used, and what for.
+//! The marks of intents in a block's logs: which one-time keys were used, and what for.
 //!
-//! EIP-3009: evidence of a payment is two neighbouring logs of the token in one transaction: `AuthorizationUsed(payer, key)`, and
-//! right behind it `Transfer(payer, destination, amount)`. That is their order in FiatToken (`EIP3009.sol`:
-//! `_markAuthorizationAsUsed`, then `_transfer`) and in OpenZeppelin Contracts 5.7.
-//! A delegate: the logs of its contracts say what a wallet was made to do (`delegate`). Native value is paid by that alone. Of
-//! a token as many equal `Transfer` of the payer must stand in the transaction as equal payments, for a token may return
-//! false and do nothing.
-//! Promises: only tokens whose network
-//! gives them this route are believed. A key is one of ours in form; whose it is, the caller knows. Where nothing has
-//! a route, it costs nothing.
+//! EIP-3009: a payment is two neighbouring logs of the token in one transaction: `AuthorizationUsed(payer, key)`, and
+//! right behind it `Transfer(payer, destination, amount)`. FiatToken logs them in this order (`EIP3009.sol`:
+//! `_markAuthorizationAsUsed`, then `_transfer`), and so does OpenZeppelin Contracts 5.7.
+//! A delegate: the logs of its contracts show what a wallet was made to do (`delegate`). For native value nothing else
+//! is needed. For a token, the transaction must hold as many equal `Transfer` logs of the payer as equal payments,
+//! because a token may return false and do nothing.
+//! Promises: a token counts only if its network lists it with this route. A key has the form of our keys; the caller
+//! knows whose it is. If nothing has a route, reading marks costs nothing.
 
 use alloy::primitives::{B256, b256};
 use landfall_chain::{Address, AssetId, Effect, IntentKey, Mark, TxRef};

@@ -1,16 +1,17 @@
-//! Money out: what an intent's signature covers, the transaction that carries it, and what is asked of a node for that.
+//! Money out: what an intent's signature covers, the transaction that carries it, and what nodes are asked for that.
 //!
 //! - `erc3009`: intents of tokens that take the owner's signature from anybody (EIP-3009)
-//! - `delegate`, `metamask`, `abi`: intents of wallets for which a delegate acts; what proves them, and its code
+//! - `delegate`, `metamask`, `abi`: intents of wallets for which a delegate acts; what proves them, and the delegate's
+//!   code
 //! - `authorization`: what lets a delegate act for a wallet (EIP-7702)
 //! - `carrier`: the sponsor's transaction
 //! - `marks`: what blocks show of intents
-//! - `asking`: what gas costs, whether a token is ready, nonces, what was used; transactions are handed to endpoints
-//! - `trial`: whether the payment would go through, before anything is signed
-//! - `responses`: what a node's words mean when it is handed one
+//! - `asking`: what gas costs, whether a token is ready, nonces, used keys; hands transactions to endpoints
+//! - `trial`: whether the payment would succeed, before anything is signed
+//! - `responses`: what a node's answer to a transaction means
 //!
-//! Promises: who signs and who checks encode with the same code; equal intents and carriers give equal bytes. Here no
-//! key is ever seen. Deliberately not here: nonces, attempts, and what becomes of them.
+//! Promises: signing and checking encode with the same code. Equal intents and carriers give equal bytes. No key is
+//! ever seen here. Deliberately not here: nonces, attempts, and what becomes of them.
 
 mod abi;
 mod asking;

@@ -1,8 +1,8 @@
-//! A payment that is tried as if the payer made it itself: so it is tried before anything is signed.
+//! Tries a payment as if the payer made it itself. So it can be tried before anything is signed.
 //!
-//! Promises: what a token refuses is asked of it once more, by name, so that a paused token is not taken for a recipient
-//! that is refused. What answers nothing of the payment is an error. None of it is evidence: a moment later the same may be
-//! paid.
+//! Promises: if a token refuses the payment, it is asked again for the reason, so that a paused token does not look
+//! like a refused recipient. An answer that says nothing about the payment is an error. Nothing here is evidence: a
+//! moment later the same payment may succeed.
 
 use landfall_chain::{Address, AssetId, Intent, U256, Unpayable};
 use landfall_rpc::{Answer, Call};

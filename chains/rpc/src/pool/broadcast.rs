@@ -1,8 +1,8 @@
-//! A transaction is handed to two endpoints where there are two.
+//! Hands a transaction to two endpoints, where there are two.
 //!
-//! Promises: nothing is sent twice to one endpoint. One that hangs holds up nobody: when one has taken the transaction, the
-//! other has a moment to take it too. The calls are asked aside, so an endpoint that does not take transactions serves all
-//! else as before. What a refusal means is the family's table to say; what no row of it knows is
+//! Promises: nothing is sent twice to one endpoint. An endpoint that hangs delays nobody: when one has taken the
+//! transaction, the other has a moment more to take it too. An endpoint that does not take transactions still serves
+//! all reads as before. What a refusal means stands in the family's table; a refusal that is not in it is
 //! [`BroadcastResponse::Unknown`], which decides nothing.
 
 use std::time::Duration;

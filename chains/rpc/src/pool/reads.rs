@@ -1,13 +1,18 @@
-//! Who serves a read, and who serves it when that one fails.
+//! Chooses the endpoint that serves a read, and the next one when that fails.
 //!
-//! Promises: a read that fails is tried at once on each other useful endpoint, once. What one endpoint alone does not
-//! understand is its own failure (`outcome`). Nothing is decided about what was read: a short list is only a reason to
-//! ask another.
+//! Promises: a read that fails is tried at once on each other usable endpoint, once. If one endpoint alone does not
+//! understand a call, that is its own failure (`outcome`). Nothing is decided about what was read: a short list is only
+//! a reason to ask another endpoint.
 //!
-//! The order: endpoints that serve the methods; then healthy ones, cooled down ones, those in cool-down. Among equals
-//! these come last: the minority, unresponsive ones, those behind the blocks of the read, those whose turn (`pace`) is
-//! not yet. One in cool-down is asked only when there is no other, or for a second vote; an unresponsive one not for a
-//! second vote while others respond. Quarantined: never.
+//! The order of endpoints: those that serve the methods; then healthy ones, then those after a cool-down, then those in
+//! cool-down. Among equals these come last:
+//! - those in the minority
+//! - unresponsive ones
+//! - those behind the blocks of the read
+//! - those that may not be asked yet (`pace`)
+//!
+//! An endpoint in cool-down is asked only if there is no other, or for a second vote. An unresponsive one is not asked
+//! for a second vote while others respond. A quarantined one is never asked.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

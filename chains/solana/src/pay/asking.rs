@@ -1,9 +1,11 @@
-//! What is asked of the endpoints of Solana to pay: what an attempt is made of, whether mint and recipient are fit, whether a
-//! guard is there. And transactions are handed to them.
+//! The questions to the endpoints of Solana that paying needs: what an attempt is made of, whether mint and recipient
+//! can be paid, whether a guard stands. It also hands transactions to endpoints.
 //!
-//! Promises: every call is asked aside, and an endpoint that does not answer one serves all else as before. Whether a guard
-//! is there counts only at a final slot, and only if as many endpoints as must agree report the same and nobody who was
-//! asked differs. No node sends a transaction again by itself. Rent is asked for and never a constant.
+//! Promises:
+//! - If an endpoint does not answer one of these calls, it still serves all other reads as before.
+//! - Whether a guard stands counts only at a final slot, and only if as many endpoints as must agree report the same
+//!   and no endpoint that was asked differs.
+//! - No node is asked to send a transaction again by itself. Rent is asked for and never a constant.
 
 use std::fmt::Debug;
 

@@ -1,8 +1,9 @@
-//! Who made a guard that no block of ours shows: by its own transactions, as endpoints report them.
+//! Finds who made a guard that no block of ours shows, by the guard's own transactions, as endpoints report them.
 //!
-//! The maker is a transaction that succeeded, before which the guard had no lamports and behind which it had some. A guard
-//! comes into being once, for only the payer's key could empty it. Promises: it counts only if as many endpoints as must
-//! agree report the same one, and nobody who was asked another. That none is found says nothing.
+//! The maker is the transaction that succeeded and before which the guard had no lamports, and after which it had some.
+//! A guard comes into being once, because only the payer's key could empty it.
+//! Promises: a maker counts only if as many endpoints as must agree report the same one, and no endpoint that was asked
+//! reports another. Finding none proves nothing.
 
 use landfall_chain::{Maker, TxId};
 use landfall_rpc::Call;

@@ -1,10 +1,11 @@
-//! What a transaction of a block shows of intents: accounts that came into being, who signed, and who paid whom.
+//! The marks of intents in a transaction of a block: accounts that came into being, who signed, and who paid whom.
 //!
-//! Evidence of a payment is a transaction that succeeded and that the payer signed, in which the guard went from no lamports
-//! up, the payer lost an amount, and one other owner gained exactly that. Blocks name accounts and no seeds: each account
-//! that came into being is reported as if it were a guard, and who knows the intent knows which one is. Promises: by
-//! balances alone. Where an asset moved to more than one owner, or less arrived than was sent, there is no mark of it. Nor
-//! where each of two accounts that came into being could be the guard of a payment to the other.
+//! A payment is a transaction that succeeded and that the payer signed, in which the guard went from no lamports up,
+//! the payer lost an amount, and one other owner gained exactly that. Blocks name accounts and no seeds. So each
+//! account that came into being is reported as if it were a guard, and whoever knows the intent knows which one is.
+//! Promises: only balances decide. There is no mark of an asset that moved to more than one owner, or of which less
+//! arrived than was sent. Nor is there one if each of two accounts that came into being could be the guard of a payment
+//! to the other.
 
 use landfall_chain::{Address, AssetId, Effect, IntentKey, Mark, TxRef, U256};
 

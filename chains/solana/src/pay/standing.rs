@@ -1,9 +1,9 @@
-//! How the accounts of a payment stand: whether the recipient is a wallet, whether enough is there, and whether a memo is
-//! demanded. Pure.
+//! Checks the accounts of a payment before it is signed: whether the recipient is a wallet, whether enough is there,
+//! and whether a memo is demanded. Pure.
 //!
 //! Offsets are those of spl-token-2022-interface 3.1.2 (`state.rs`, `extension/mod.rs`), and the same under both token
-//! programs. Promises: an account that cannot be read is no reason against a payment, for the transaction is tried whole
-//! before it is signed. None of it is evidence: a moment later the accounts may stand otherwise.
+//! programs. Promises: an account that cannot be read is no reason against a payment, since the whole transaction is
+//! tried before it is signed. Nothing here is evidence: a moment later the accounts may have changed.
 
 use landfall_chain::{Address, Intent, U256, Unpayable};
 use solana_address::bytes_are_curve_point;

@@ -1,5 +1,5 @@
-//! What pays: SOL by the system program; a token by `transferChecked` to the recipient's associated account, which is made
-//! where that was decided. And which mints are not sent.
+//! The instructions that pay: SOL by the system program; a token by `transferChecked` to the recipient's associated
+//! account, which is made first if that was decided. Also which mints are not sent.
 
 use landfall_chain::{Address, AssetId, GuardTerms, Intent, Route, Terms};
 use solana_sdk::instruction::Instruction;
