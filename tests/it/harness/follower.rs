@@ -35,6 +35,8 @@ use crate::harness::world::{CHAIN, FAILED_GRACE};
 const CONFIRMATIONS: u64 = 3;
 /// How long nothing may be got on with once every server behaves: longer than the longest quarantine.
 const REST_MAX: Duration = Duration::from_secs(120);
+/// More than the longest pause of an endpoint, of five minutes.
+const PAUSED_MAX: Duration = Duration::from_secs(360);
 /// How long a harness that waits for an endpoint leaves it alone.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How far the watcher's clock goes meanwhile.
@@ -292,7 +294,7 @@ impl Follower {
         self.rest().await?;
         // Nothing is FAILED while an endpoint that may know is on a pause of its own.
         let begun = Instant::now();
-        while self.audit().await.undecided > 0 && begun.elapsed() < REST_MAX {
+        while self.audit().await.undecided > 0 && begun.elapsed() < PAUSED_MAX {
             self.now = self.now.plus(STEP);
             tokio::time::sleep(PAUSE).await;
             self.tick().await.map_err(|error| error.to_string())?;
