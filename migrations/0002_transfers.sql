@@ -164,6 +164,8 @@ CREATE TABLE sponsors (
     number BIGINT NOT NULL,
     -- NULL until a process with a signer has derived it.
     address {{blob}},
+    -- It is the treasury of its chain: it carries nothing, and refills the others.
+    is_treasury BOOLEAN NOT NULL,
     -- 'active', 'paused' by a person, or 'quarantined': somebody else uses its key.
     state TEXT NOT NULL CHECK (state IN ('active', 'paused', 'quarantined')),
     -- How many transactions it had sent when it was taken up here: the first nonce that is ours.
@@ -178,6 +180,7 @@ CREATE TABLE sponsors (
     PRIMARY KEY (chain, number)
 );
 CREATE UNIQUE INDEX sponsors_address ON sponsors (chain, address);
+CREATE UNIQUE INDEX sponsors_treasury ON sponsors (chain) WHERE is_treasury;
 CREATE INDEX sponsors_watched ON sponsors (chain, watch_seq) WHERE watch_seq IS NOT NULL;
 
 -- What the process that sends on a chain last reported.
@@ -236,10 +239,11 @@ CREATE TABLE transfer_attempts (
     nonce BIGINT NOT NULL,
     -- 0 for the first at this nonce.
     try BIGINT NOT NULL,
-    transfer_id TEXT NOT NULL REFERENCES transfers (id),
-    -- 'payment', 'cancellation', or 'clearing': what takes delegates away, of this transfer's wallet first.
-    purpose TEXT NOT NULL CHECK (purpose IN ('payment', 'cancellation', 'clearing')),
-    -- Which of the transfer's intents it carries or ends; 0 of a clearing.
+    -- Or the id of a refill.
+    transfer_id TEXT NOT NULL,
+    -- 'payment', 'cancellation', 'refill', or 'clearing': what takes delegates away, of this transfer's wallet first.
+    purpose TEXT NOT NULL CHECK (purpose IN ('payment', 'cancellation', 'clearing', 'refill')),
+    -- Which of the transfer's intents it carries or ends; 0 of a clearing and of a refill.
     deadline_secs BIGINT NOT NULL,
     -- On Solana the limit of compute units, and the price of one in millionths of a lamport; the tip is 0.
     gas_limit BIGINT NOT NULL,
@@ -266,6 +270,28 @@ CREATE TABLE transfer_attempts (
 );
 CREATE INDEX transfer_attempts_transfer ON transfer_attempts (transfer_id);
 CREATE INDEX transfer_attempts_tx ON transfer_attempts (chain, tx_id) WHERE tx_id IS NOT NULL;
+
+-- What the treasury of a chain gives its sponsors: one content for each of its nonces, from before it is signed first.
+CREATE TABLE refills (
+    chain TEXT NOT NULL,
+    treasury {{blob}} NOT NULL,
+    nonce BIGINT NOT NULL,
+    -- Its attempts have it in the place of a transfer's.
+    id TEXT NOT NULL,
+    -- To which sponsor, and how much of the native currency, in base units.
+    number BIGINT NOT NULL,
+    recipient {{blob}} NOT NULL,
+    amount {{blob}} NOT NULL,
+    amount_text TEXT NOT NULL,
+    recorded_us BIGINT NOT NULL,
+    -- 'open'; 'landed' as a final block shows; or 'passed': its nonce is used in a final block, by none of its attempts here.
+    state TEXT NOT NULL CHECK (state IN ('open', 'landed', 'passed')),
+    -- Of one that landed.
+    tx_id {{blob}},
+    PRIMARY KEY (chain, treasury, nonce)
+);
+CREATE INDEX refills_open ON refills (chain) WHERE state = 'open';
+CREATE UNIQUE INDEX refills_id ON refills (id);
 
 -- Uses of intents that blocks show, of watched payers; they count while their block is canonical, and are never pruned.
 CREATE TABLE marks (
@@ -357,11 +383,11 @@ CREATE TABLE prices (
 -- What sending costs. Insert only.
 CREATE TABLE gas_ledger (
     -- What makes it the only one: its kind, with the organization (GRANT), the transfer (HOLD, RELEASE), or the chain, the
-    -- transaction and the transfer (COST).
+    -- transaction and the transfer, if it is of one (COST).
     entry TEXT NOT NULL PRIMARY KEY,
     organization_id TEXT NOT NULL,
     kind TEXT NOT NULL CHECK (kind IN ('GRANT', 'HOLD', 'RELEASE', 'COST')),
-    -- All but a GRANT: whose, and how much of which native currency.
+    -- All but a GRANT: whose, and how much of which native currency. What a refill costs is of no transfer.
     transfer_id TEXT REFERENCES transfers (id),
     chain TEXT,
     route TEXT,

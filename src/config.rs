@@ -548,12 +548,13 @@ mod tests {
     #[test]
     fn what_is_changed_of_sending_is_read_and_what_cannot_be_is_refused() {
         let keys = "[chains.ETHEREUM_TESTNET.transfers]\nrefuse = [\"ETH\"]\nin_flight = 4\nmax_fee_gwei = 50\n\
-                    bump_after_blocks = 2\nfloor = \"0.05\"\n";
+                    bump_after_blocks = 2\nfloor = \"0.05\"\nrefill_to = \"0.2\"\n";
         let config = parse(&format!("{CHAIN}{keys}")).unwrap();
         let transfers = &config.chain(Chain::EthereumTestnet).unwrap().transfers;
         assert_eq!((transfers.in_flight, transfers.max_fee), (Some(4), Some(50_000_000_000)));
         assert_eq!((transfers.raise_after_blocks, transfers.floor.as_deref()), (Some(2), Some("0.05")));
         assert_eq!(transfers.refuse, ["ETH"]);
+        assert_eq!(transfers.refill_to.as_deref(), Some("0.2"));
         for (key, what) in [
             ("in_flight = 17", "in_flight: expected 1 to 16"),
             ("in_flight = 0", "in_flight: expected 1 to 16"),
@@ -563,7 +564,7 @@ mod tests {
             let error = parse(&format!("{CHAIN}[chains.ETHEREUM_TESTNET.transfers]\n{key}\n")).unwrap_err();
             assert!(error.contains(&format!("config key chains.ETHEREUM_TESTNET.transfers.{what}")), "{error}");
         }
-        for key in ["in_flight = 4", "max_fee_gwei = 50", "bump_after_blocks = 2"] {
+        for key in ["in_flight = 4", "max_fee_gwei = 50", "bump_after_blocks = 2", "refill_to = \"1\""] {
             let text =
                 format!("[chains.SOLANA_DEVNET]\nrpc = [\"http://a\"]\n[chains.SOLANA_DEVNET.transfers]\n{key}\n");
             let error = parse(&text).unwrap_err();

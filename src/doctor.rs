@@ -173,7 +173,7 @@ where
             }
         }
     }
-    if known.is_empty() {
+    if known.iter().all(|sponsor| sponsor.is_treasury) {
         let what = "it has none, so nothing is sent here: `landfall sponsor add`";
         lines.push(Line::new("sponsor", Verdict::Warn, what));
     }
@@ -280,6 +280,9 @@ where
                 "({address}) has sent {nonce} transactions, and {used} are on record: somebody else uses its key, or the store is an old copy"
             ),
         ),
+        SponsorState::Active if sponsor.is_treasury && balance < U256::from(network.sending.refill_to) => {
+            line(Verdict::Warn, format!("{has}, less than a refill may take: fund it"))
+        }
         SponsorState::Active if balance < U256::from(network.sending.first_cost) => {
             line(Verdict::Fail, format!("{has}, less than one transfer costs: fund it"))
         }

@@ -115,6 +115,8 @@ pub enum Cause {
     Clearing,
     /// It took back what guards hold.
     Reclaim,
+    /// It gave a sponsor what it pays with.
+    Refill,
 }
 
 /// To whom a cost goes.
@@ -324,7 +326,7 @@ impl Cause {
         match self {
             Cause::Carrier | Cause::RevertedCarrier | Cause::Cancellation | Cause::Clearing => Bearer::Customer,
             // We sent it beside the one that paid, or for ourselves.
-            Cause::SecondCarrier | Cause::Sweep | Cause::Reclaim => Bearer::Platform,
+            Cause::SecondCarrier | Cause::Sweep | Cause::Reclaim | Cause::Refill => Bearer::Platform,
         }
     }
 }

@@ -243,6 +243,14 @@ impl TransferId {
         TransferId(uuid_of(&hash_of(fields)))
     }
 
+    /// What stands in a transfer's place where a treasury refills a sponsor, with this nonce on the chain with this CAIP-2
+    /// name. No transfer has it.
+    pub fn of_refill(chain_ref: &str, treasury: &Address, nonce: u64) -> Self {
+        let nonce = nonce.to_be_bytes();
+        let fields: [&[u8]; 4] = [b"refill/v1", chain_ref.as_bytes(), treasury.as_bytes(), &nonce];
+        TransferId(uuid_of(&hash_of(fields)))
+    }
+
     /// The key of its intent on the chain with this CAIP-2 name, as blocks show that `payer` used it.
     pub fn intent_key(self, chain_ref: &str, payer: &Address) -> IntentKey {
         IntentKey::of(chain_ref, self.0.as_bytes()).shown(payer)

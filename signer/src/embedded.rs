@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use coins_bip32::ecdsa::SigningKey;
 use ed25519_dalek::Signer as _;
 use landfall_chain::{
-    Address, Authorization, Carried, Carrier, Guarded, Intent, JournalPage, KeyPath, Reclaim, Refusal, Route,
+    Address, Authorization, Carried, Carrier, Family, Guarded, Intent, JournalPage, KeyPath, Reclaim, Refusal, Route,
     SIGN_REQUESTS_MAX, SignRequest, Signed, SignedAuthorization, Signer, SignerUnavailable, Signing, TxId, with_causes,
 };
 use landfall_evm::pay::{
@@ -223,6 +223,7 @@ impl Inner {
             let digest = authorization_digest(authorization).map_err(wrong)?;
             Ok::<_, Refusal>(known_of(Draft::of_authorization(path, authorization, now), digest, signature))
         };
+        let mut recipient = None;
         let (signed, tuples) = match &carrier.carried {
             Carried::Payment { signed, authorization } => {
                 let digest = intent_digest(&signed.intent).map_err(wrong)?;
@@ -235,15 +236,20 @@ impl Inner {
                 (Some(known_of(draft, digest, &signed.signature)), Vec::new())
             }
             Carried::Clearings(clearings) => (None, clearings.iter().map(of_tuple).collect::<Result<_, _>>()?),
+            Carried::Refill(refill) => {
+                let to = KeyPath::of_sponsor(Family::Evm, &refill.chain_ref, refill.number);
+                recipient = Some(evm_address(&self.key(&to)?));
+                (None, Vec::new())
+            }
         };
-        let known = Known { address: evm_address(&key), signed, authorizations: tuples };
+        let known = Known { address: evm_address(&key), signed, authorizations: tuples, recipient };
         let entries = self.policy.judge_carrier(path, carrier, &known)?;
         let unsigned = unsigned_carrier(carrier).map_err(wrong)?;
         let signature = signature(&key, &unsigned.digest());
         let (bytes, tx) = unsigned.signed(&signature);
         let draft = Draft::of_carrier(path, carrier, (&entries, &tx), now);
         let cancelled = carrier.carried.intent().and_then(|intent| journal.cancelled(&intent.transfer_id));
-        Policy::judge_payment(&carrier.carried, journal.seen(&draft), cancelled)?;
+        Policy::judge_beside(&carrier.carried, journal.seen(&draft), cancelled)?;
         let seq = staged(journal, draft)?;
         Ok(Ready::Tx { seq, bytes, tx })
     }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use landfall_chain::{
     Address, AssetId, Authorization, CLEARINGS_MAX, Carried, Carrier, Family, GUARD_RETENTION_HOURS_MIN, GuardTerms,
-    Guarded, Intent, KeyPath, Network, Reclaim, Refusal, Route, Seed, SignedAuthorization, SignedIntent,
+    Guarded, Intent, KeyPath, Network, Reclaim, Refill, Refusal, Route, Seed, SignedAuthorization, SignedIntent, U256,
 };
 
 use crate::journal::{DEADLINES_MAX, Seen};
@@ -28,6 +28,8 @@ pub struct Sendable {
     pub assets: Vec<(AssetId, Route)>,
     /// The most that one transaction may cost its sponsor, in base units of the native currency.
     pub cost_max: u128,
+    /// The most that a treasury may give a sponsor in one transaction, in the same.
+    pub refill_max: u128,
 }
 
 /// What may be signed.
@@ -37,6 +39,7 @@ pub struct Policy {
     /// What may act for wallets, by chain.
     implementations: HashSet<(String, Address)>,
     cost_max: HashMap<String, u128>,
+    refill_max: HashMap<String, u128>,
 }
 
 /// What the signer itself knows of a carrier.
@@ -48,6 +51,8 @@ pub(crate) struct Known {
     pub(crate) signed: Option<KnownSigned>,
     /// Of each authorization that it brings.
     pub(crate) authorizations: Vec<KnownSigned>,
+    /// The address of the sponsor that it refills.
+    pub(crate) recipient: Option<Address>,
 }
 
 /// Whose signature is on something, and what the journal has of it.
@@ -60,9 +65,14 @@ pub(crate) struct KnownSigned {
 /// The entries of what a carrier brings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Entries {
-    Payment { intent: u64, authorization: Option<u64> },
+    Payment {
+        intent: u64,
+        authorization: Option<u64>,
+    },
     Cancellation(u64),
     Clearings(Vec<u64>),
+    /// Nobody signs beside the treasury.
+    Refill,
 }
 
 /// What the signer itself knows of a transaction that makes a guard.
@@ -92,7 +102,8 @@ impl Sendable {
     /// What the network's facts give a route.
     pub fn of(network: &Network, cost_max: u128) -> Self {
         let assets = network.assets.iter().filter_map(|asset| Some((asset.id, asset.route.clone()?)));
-        Sendable { chain_ref: network.chain_ref.clone(), assets: assets.collect(), cost_max }
+        let refill_max = network.sending.refill_to;
+        Sendable { chain_ref: network.chain_ref.clone(), assets: assets.collect(), cost_max, refill_max }
     }
 }
 
@@ -100,14 +111,15 @@ impl Policy {
     /// Allows what is listed. An empty list allows nothing.
     pub fn new(sendable: impl IntoIterator<Item = Sendable>) -> Self {
         let mut policy = Policy::default();
-        for Sendable { chain_ref, assets, cost_max } in sendable {
+        for Sendable { chain_ref, assets, cost_max, refill_max } in sendable {
             for (asset, route) in assets {
                 if let Route::Delegate(delegate) = &route {
                     policy.implementations.insert((chain_ref.clone(), delegate.implementation()));
                 }
                 policy.routes.insert((chain_ref.clone(), asset), route);
             }
-            policy.cost_max.insert(chain_ref, cost_max);
+            policy.cost_max.insert(chain_ref.clone(), cost_max);
+            policy.refill_max.insert(chain_ref, refill_max);
         }
         policy
     }
@@ -252,9 +264,13 @@ impl Policy {
     pub(crate) fn judge_carrier(&self, path: &KeyPath, carrier: &Carrier, known: &Known) -> Result<Entries, Refusal> {
         match carrier.carried.intent() {
             Some(intent) => check_path(path, Seed::Sponsors, &intent.route).and(self.check_route(intent))?,
-            None => check_family(path, Family::Evm, "clearing").and(check_seed(path, Seed::Sponsors))?,
+            None => {
+                let what = if matches!(carrier.carried, Carried::Refill(_)) { "refill" } else { "clearing" };
+                check_family(path, Family::Evm, what).and(check_seed(path, Seed::Sponsors))?;
+            }
         }
         check_address("the sponsor", carrier.sponsor, path, known.address)?;
+        check_treasury(path, &carrier.carried)?;
         let entries = match &carrier.carried {
             Carried::Payment { signed, authorization } => {
                 let intent = check_signed("intent", signed, known.signed)?;
@@ -263,20 +279,42 @@ impl Policy {
             }
             Carried::Cancellation(signed) => Entries::Cancellation(check_signed("cancellation", signed, known.signed)?),
             Carried::Clearings(clearings) => Entries::Clearings(self.check_clearings(clearings, known)?),
+            Carried::Refill(refill) => self.check_refill(refill, known.recipient).map(|()| Entries::Refill)?,
         };
         self.check_cost(carrier)?;
         Ok(entries)
     }
 
-    /// What was cancelled gets no new payment. The bytes of one that was signed before are given again: they may have left
-    /// already. `seen` is what the journal has of the carrier, and `cancelled` the entry that cancelled its transfer.
-    pub(crate) fn judge_payment(carried: &Carried, seen: Seen, cancelled: Option<u64>) -> Result<(), Refusal> {
+    /// What was cancelled gets no new payment, and a nonce of a treasury no other refill. The bytes of what was signed before
+    /// are given again: they may have left already. `seen` is what the journal has of the carrier, and `cancelled` the entry
+    /// that cancelled its transfer.
+    pub(crate) fn judge_beside(carried: &Carried, seen: Seen, cancelled: Option<u64>) -> Result<(), Refusal> {
         match (carried, seen) {
-            (Carried::Cancellation(_) | Carried::Clearings(_), _) | (_, Seen::Same { .. }) => Ok(()),
+            (Carried::Refill(_), Seen::OtherContent { seq }) => {
+                refuse(format!("this nonce of the treasury has entry {seq} of the journal, of another content"))
+            }
+            (Carried::Cancellation(_) | Carried::Clearings(_) | Carried::Refill(_), _) | (_, Seen::Same { .. }) => {
+                Ok(())
+            }
             (Carried::Payment { .. }, Seen::Never | Seen::OtherDeadline { .. } | Seen::OtherContent { .. }) => {
                 check_cancelled(cancelled)
             }
         }
+    }
+
+    /// A treasury gives to a sponsor of the same seed and chain, whose address is `derived`, and no more than is listed.
+    fn check_refill(&self, refill: &Refill, derived: Option<Address>) -> Result<(), Refusal> {
+        let Refill { chain_ref, number, recipient, amount } = refill;
+        let Some(most) = self.refill_max.get(chain_ref).map(|most| U256::from(*most)) else {
+            return refuse(format!("{chain_ref} is not on the list, so no sponsor is refilled there"));
+        };
+        if derived != Some(*recipient) {
+            return refuse(format!("{recipient} is not sponsor {number} of {chain_ref}"));
+        }
+        if amount.is_zero() || *amount > most {
+            return refuse(format!("a refill of {amount}: expected is 1 to {most} on {chain_ref}"));
+        }
+        Ok(())
     }
 
     /// The entry of the intent that it pays. A new one is signed within the window alone: what proves that nothing was
@@ -471,6 +509,18 @@ fn check_seed(path: &KeyPath, seed: Seed) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The key of a treasury signs refills, and nothing else does.
+fn check_treasury(path: &KeyPath, carried: &Carried) -> Result<(), Refusal> {
+    let is_treasury = *path == KeyPath::of_treasury(path.family, carried.chain_ref().unwrap_or_default());
+    match carried {
+        Carried::Refill(_) if !is_treasury => refuse(format!("path {path} is not the treasury's")),
+        Carried::Payment { .. } | Carried::Cancellation(_) | Carried::Clearings(_) if is_treasury => {
+            refuse("a treasury refills sponsors, and carries nothing")
+        }
+        Carried::Payment { .. } | Carried::Cancellation(_) | Carried::Clearings(_) | Carried::Refill(_) => Ok(()),
+    }
+}
+
 fn check_address(whose: &'static str, asked: Address, path: &KeyPath, derived: Address) -> Result<(), Refusal> {
     if asked != derived {
         return refuse(format!("{whose} is {asked}, and path {path} is of {derived}"));
@@ -534,7 +584,8 @@ mod tests {
 
     fn policy() -> Policy {
         let assets = vec![(AssetId::Token(TOKEN), route("USD Coin", "2"))];
-        Policy::new([Sendable { chain_ref: "eip155:8453".to_owned(), assets, cost_max: 1_000_000 }])
+        let chain_ref = "eip155:8453".to_owned();
+        Policy::new([Sendable { chain_ref, assets, cost_max: 1_000_000, refill_max: 500 }])
     }
 
     fn intent() -> Intent {
@@ -576,7 +627,8 @@ mod tests {
     }
 
     fn known(signer: Option<Address>, seen: Seen) -> Known {
-        Known { address: SPONSOR, signed: Some(KnownSigned { signer, seen }), authorizations: Vec::new() }
+        let signed = Some(KnownSigned { signer, seen });
+        Known { address: SPONSOR, signed, authorizations: Vec::new(), recipient: None }
     }
 
     fn judged_carrier(carrier: &Carrier) -> Result<Entries, Refusal> {
@@ -730,7 +782,8 @@ mod tests {
 
     fn delegating() -> Policy {
         let assets = vec![(AssetId::Native, by_delegate()), (AssetId::Token(TOKEN), route("USD Coin", "2"))];
-        Policy::new([Sendable { chain_ref: "eip155:8453".to_owned(), assets, cost_max: 1_000_000 }])
+        let chain_ref = "eip155:8453".to_owned();
+        Policy::new([Sendable { chain_ref, assets, cost_max: 1_000_000, refill_max: 0 }])
     }
 
     fn authorization() -> Authorization {
@@ -771,8 +824,9 @@ mod tests {
     fn nothing_acts_for_a_wallet_on_every_chain_even_where_a_list_says_so() {
         for chain_ref in ["eip155:0", "eip155:00"] {
             let assets = vec![(AssetId::Native, by_delegate())];
-            let policy = Policy::new([Sendable { chain_ref: chain_ref.to_owned(), assets, cost_max: 1 }]);
-            let every = Authorization { chain_ref: chain_ref.to_owned(), ..authorization() };
+            let chain_ref = chain_ref.to_owned();
+            let policy = Policy::new([Sendable { chain_ref: chain_ref.clone(), assets, cost_max: 1, refill_max: 0 }]);
+            let every = Authorization { chain_ref, ..authorization() };
             let wallet = path(Seed::Wallets, Family::Evm);
             let why = refusal(policy.judge_authorization(&wallet, PAYER, &every, Seen::Never));
             assert_eq!(why, "an authorization for every chain");
@@ -860,12 +914,12 @@ mod tests {
         let why = refusal(carried(Some(SPONSOR), Seen::Same { seq: 4 }));
         assert!(why.starts_with("the cancellation has no signature of its payer 0x0101"), "{why}");
 
-        let payment = |seen, cancelled| Policy::judge_payment(&carrier().carried, seen, cancelled);
+        let payment = |seen, cancelled| Policy::judge_beside(&carrier().carried, seen, cancelled);
         assert_eq!(payment(Seen::Never, None), Ok(()));
         assert_eq!(payment(Seen::Same { seq: 2 }, Some(4)), Ok(()), "those bytes may have left already");
         let why = refusal(payment(Seen::Never, Some(4)));
         assert_eq!(why, "the transfer was cancelled by entry 4 of the journal");
-        assert_eq!(Policy::judge_payment(&cancelling.carried, Seen::Never, Some(4)), Ok(()));
+        assert_eq!(Policy::judge_beside(&cancelling.carried, Seen::Never, Some(4)), Ok(()));
     }
 
     fn clearing() -> Authorization {
@@ -913,7 +967,7 @@ mod tests {
         };
         let known_of = |nth: u8| KnownSigned { signer: Some(wallet(nth)), seen: Seen::Same { seq: nth.into() } };
         let judged = |clearings: Vec<SignedAuthorization>, authorizations| {
-            let known = Known { address: SPONSOR, signed: None, authorizations };
+            let known = Known { address: SPONSOR, signed: None, authorizations, recipient: None };
             delegating().judge_carrier(&path(Seed::Sponsors, Family::Evm), &carrying(clearings), &known)
         };
         let all = |most| judged((1..=most).map(signed).collect(), (1..=most).map(known_of).collect());
@@ -941,7 +995,8 @@ mod tests {
         let mut two_chains = delegating();
         two_chains.implementations.insert(("eip155:1".to_owned(), IMPLEMENTATION));
         let other = Authorization { chain_ref: "eip155:1".to_owned(), ..signed(2).authorization };
-        let known = Known { address: SPONSOR, signed: None, authorizations: vec![known_of(1), known_of(2)] };
+        let authorizations = vec![known_of(1), known_of(2)];
+        let known = Known { address: SPONSOR, signed: None, authorizations, recipient: None };
         let carrier = carrying(vec![signed(1), with(other)]);
         let why = refusal(two_chains.judge_carrier(&path(Seed::Sponsors, Family::Evm), &carrier, &known));
         assert_eq!(why, "clearings of two chains");
@@ -954,7 +1009,83 @@ mod tests {
         let listed = (AssetId::Token(TOKEN), route("USD Coin", "2"));
         network.assets = vec![asset(AssetId::Native, None), asset(listed.0, Some(listed.1.clone()))];
         let sendable = Sendable::of(&network, 9);
-        assert_eq!(sendable, Sendable { chain_ref: "eip155:8453".to_owned(), assets: vec![listed], cost_max: 9 });
+        let (chain_ref, refill_max) = ("eip155:8453".to_owned(), network.sending.refill_to);
+        assert_eq!(sendable, Sendable { chain_ref, assets: vec![listed], cost_max: 9, refill_max });
+    }
+
+    const TREASURY: Address = Address::Evm([0x77; 20]);
+
+    fn refill() -> Refill {
+        let chain_ref = "eip155:8453".to_owned();
+        Refill { chain_ref, number: 2, recipient: SPONSOR, amount: U256::from(500) }
+    }
+
+    fn refilling(refill: Refill) -> Carrier {
+        Carrier { sponsor: TREASURY, carried: Carried::Refill(refill), ..carrying(Vec::new()) }
+    }
+
+    #[test]
+    fn a_treasury_refills_sponsors_of_its_own_chain_up_to_what_is_listed_and_does_nothing_else() {
+        let treasury = KeyPath::of_treasury(Family::Evm, "eip155:8453");
+        let judged = |path: &KeyPath, carrier: &Carrier, recipient| {
+            let known = Known { address: TREASURY, signed: None, authorizations: Vec::new(), recipient };
+            policy().judge_carrier(path, carrier, &known)
+        };
+        assert_eq!(judged(&treasury, &refilling(refill()), Some(SPONSOR)), Ok(Entries::Refill));
+        let of = |refill| refusal(judged(&treasury, &refilling(refill), Some(SPONSOR)));
+        let by = |path: KeyPath| refusal(judged(&path, &refilling(refill()), Some(SPONSOR)));
+        let sponsor = KeyPath::of_sponsor(Family::Evm, "eip155:8453", 2);
+        let cases = [
+            (
+                of(Refill { amount: U256::from(501), ..refill() }),
+                "a refill of 501: expected is 1 to 500 on eip155:8453",
+            ),
+            (of(Refill { amount: U256::ZERO, ..refill() }), "a refill of 0: expected is 1 to 500"),
+            (of(Refill { amount: U256::MAX, ..refill() }), "a refill of 1157"),
+            (
+                of(Refill { recipient: PAYER, ..refill() }),
+                "0x0101010101010101010101010101010101010101 is not sponsor 2",
+            ),
+            (
+                of(Refill { recipient: TREASURY, ..refill() }),
+                "0x7777777777777777777777777777777777777777 is not sponsor 2",
+            ),
+            (
+                refusal(judged(&treasury, &refilling(refill()), None)),
+                "0x0404040404040404040404040404040404040404 is not",
+            ),
+            (by(sponsor), "path m/44'/60'"),
+            (by(KeyPath::of_treasury(Family::Evm, "eip155:1")), "path m/44'/60'"),
+            (by(KeyPath { seed: Seed::Wallets, ..treasury }), "an intent is signed by a key of wallets"),
+            (by(KeyPath { family: Family::Solana, ..treasury }), "path m/44'/501'"),
+            (
+                refusal(judged(&treasury, &Carrier { sponsor: SPONSOR, ..refilling(refill()) }, Some(SPONSOR))),
+                "the sponsor is 0x0404",
+            ),
+            (
+                refusal(judged(&treasury, &Carrier { max_fee: 1_001, ..refilling(refill()) }, Some(SPONSOR))),
+                "it may cost 1001000, and at most 1000000",
+            ),
+            (
+                refusal(judged(&treasury, &Carrier { sponsor: TREASURY, ..carrier() }, None)),
+                "a treasury refills sponsors, and carries nothing",
+            ),
+        ];
+        for (why, expected) in cases {
+            assert!(why.starts_with(expected), "{why}, not {expected}");
+        }
+        let elsewhere = Refill { chain_ref: "eip155:1".to_owned(), ..refill() };
+        let why = judged(&KeyPath::of_treasury(Family::Evm, "eip155:1"), &refilling(elsewhere), Some(SPONSOR));
+        assert_eq!(refusal(why), "eip155:1 is not on the list, so no sponsor is refilled there");
+    }
+
+    #[test]
+    fn a_nonce_of_a_treasury_has_one_content_whatever_is_offered_for_it() {
+        let judged = |seen| Policy::judge_beside(&refilling(refill()).carried, seen, None);
+        assert_eq!(judged(Seen::Never), Ok(()));
+        assert_eq!(judged(Seen::Same { seq: 3 }), Ok(()));
+        let why = refusal(judged(Seen::OtherContent { seq: 3 }));
+        assert_eq!(why, "this nonce of the treasury has entry 3 of the journal, of another content");
     }
 
     const SOL: &str = "solana:x";
@@ -983,7 +1114,8 @@ mod tests {
 
     fn judged_guarded(guarded: &Guarded, intent: Seen, is_signed: bool, now: u64) -> Result<u64, Refusal> {
         let assets = vec![(AssetId::Native, Route::Guard { program: None, decimals: 9 })];
-        let policy = Policy::new([Sendable { chain_ref: SOL.to_owned(), assets, cost_max: 1_000_000 }]);
+        let chain_ref = SOL.to_owned();
+        let policy = Policy::new([Sendable { chain_ref, assets, cost_max: 1_000_000, refill_max: 0 }]);
         let paths = [path(Seed::Sponsors, Family::Solana), path(Seed::Wallets, Family::Solana)];
         let known = KnownGuarded { sponsor: SOLANA_SPONSOR, payer: SOLANA, intent, is_signed, is_reclaimed: false };
         policy.judge_guarded([&paths[0], &paths[1]], guarded, &known, now)

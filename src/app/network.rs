@@ -72,19 +72,26 @@ fn sending(network: &Network, config: &ChainConfig) -> Result<Sending, StartErro
         }
     }
     let native = network.asset(&AssetId::Native);
-    let floor = match (&keys.floor, native) {
-        (Some(text), Some(native)) => {
-            let units = from_decimal(text, native.decimals).ok().and_then(|units| u128::try_from(units).ok());
-            let expected = || {
-                wrong("transfers.floor".to_owned(), format!("expected an amount of {}, as in \"0.05\"", native.symbol))
-            };
-            units.ok_or_else(expected)?
-        }
-        (Some(_) | None, _) => usual.floor,
+    let amount = |key: &str, text: &str| {
+        let native =
+            native.ok_or_else(|| wrong(format!("transfers.{key}"), "no native currency is listed".to_owned()))?;
+        let units = from_decimal(text, native.decimals).ok().and_then(|units| u128::try_from(units).ok());
+        let expected = || format!("expected an amount of {}, as in \"0.05\"", native.symbol);
+        units.ok_or_else(|| wrong(format!("transfers.{key}"), expected()))
     };
+    let floor = keys.floor.as_ref().map_or(Ok(usual.floor), |text| amount("floor", text))?;
+    let refill_to = match &keys.refill_to {
+        Some(text) => amount("refill_to", text)?,
+        None => floor.saturating_mul(Sending::REFILL_TIMES),
+    };
+    if refill_to <= floor {
+        let what = "expected more than floor: else each refill is followed by another";
+        return Err(wrong("transfers.refill_to".to_owned(), what.to_owned()));
+    }
     Ok(Sending {
         first_cost: usual.first_cost,
         floor,
+        refill_to,
         raise_after_blocks: keys.raise_after_blocks.unwrap_or(usual.raise_after_blocks),
         in_flight: keys.in_flight.unwrap_or(usual.in_flight),
         max_fee: keys.max_fee.or(usual.max_fee),
@@ -222,14 +229,25 @@ mod tests {
             max_fee: Some(50_000_000_000),
             raise_after_blocks: Some(2),
             floor: Some("0.05".to_owned()),
+            refill_to: Some("0.2".to_owned()),
             new_accounts_per_day: None,
             guard_retention_hours: Some(30),
         };
         let sending = with(changed).unwrap().sending;
         let floor = 50_000_000_000_000_000;
         let (max_fee, guard_retention_hours) = (Some(50_000_000_000), 30);
-        let expected = Sending { floor, raise_after_blocks: 2, in_flight: 4, max_fee, guard_retention_hours, ..usual };
+        let expected = Sending {
+            floor,
+            refill_to: 4 * floor,
+            raise_after_blocks: 2,
+            in_flight: 4,
+            max_fee,
+            guard_retention_hours,
+            ..usual
+        };
         assert_eq!(sending, expected);
+        let higher = SendingConfig { floor: Some("0.05".to_owned()), ..Default::default() };
+        assert_eq!(with(higher).unwrap().sending.refill_to, 5 * floor, "five times the floor");
         for (transfers, key, what) in [
             (
                 SendingConfig { refuse: vec!["DOGE".to_owned()], ..Default::default() },
@@ -240,6 +258,16 @@ mod tests {
                 SendingConfig { floor: Some("much".to_owned()), ..Default::default() },
                 "transfers.floor",
                 "an amount of ETH",
+            ),
+            (
+                SendingConfig { refill_to: Some("1e3".to_owned()), ..Default::default() },
+                "transfers.refill_to",
+                "an amount of ETH",
+            ),
+            (
+                SendingConfig { floor: Some("1".to_owned()), refill_to: Some("1".to_owned()), ..Default::default() },
+                "transfers.refill_to",
+                "more than floor",
             ),
         ] {
             let refused = with(transfers).unwrap_err().to_string();

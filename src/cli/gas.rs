@@ -77,6 +77,8 @@ struct EntryLine {
     transfer_id: Option<String>,
     account_id: Option<String>,
     chain: Option<&'static str>,
+    /// By which way a payment is sent, or what else it was for.
+    route: Option<String>,
     transaction_hash: Option<String>,
     block_number: Option<u64>,
     /// In the native currency's major unit.
@@ -170,9 +172,10 @@ impl EntryLine {
         EntryLine {
             kind: entry.kind.name(),
             at: entry.at.to_string(),
-            transfer_id: of.map(|of| of.id.to_string()),
+            transfer_id: of.and_then(|of| of.id).map(|id| id.to_string()),
             account_id: listed.account_id.clone(),
             chain: of.map(|of| of.chain.name()),
+            route: of.map(|of| of.route.clone()),
             transaction_hash: entry.landed.map(|(tx, _)| tx.to_string()),
             block_number: entry.landed.map(|(_, block)| block.number),
             amount: of.map(|of| to_decimal(of.amount, of.decimals)),
@@ -192,7 +195,11 @@ impl EntryLine {
     fn text(&self) -> String {
         let EntryLine { kind, at, .. } = self;
         let usd = self.usd.as_ref().map_or("not priced".to_owned(), |usd| format!("{usd} USD"));
-        let of = self.transfer_id.as_ref().map_or(String::new(), |id| format!(" of transfer {id}"));
+        let of = match (&self.transfer_id, &self.route) {
+            (Some(id), _) => format!(" of transfer {id}"),
+            (None, Some(what)) => format!(" of a {what}"),
+            (None, None) => String::new(),
+        };
         let amount = self.amount.as_ref().zip(self.currency_symbol.as_ref());
         let amount = amount.map_or(String::new(), |(amount, symbol)| format!(" ({amount} {symbol})"));
         let tx = self.transaction_hash.as_ref().map_or(String::new(), |tx| format!(" for {tx}"));

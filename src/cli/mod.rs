@@ -202,7 +202,7 @@ impl Cli {
             Verb::Deposit(deposit) => return deposit.run(&config).await,
             Verb::Transfer(transfer) => return transfer.run(&existing(&config).await?).await,
             Verb::Sender(sender) => sender.run(&config).await?,
-            Verb::Sponsor(sponsor) => sponsor.run(&config).await?,
+            Verb::Sponsor(sponsor) => return sponsor.run(&config).await,
             Verb::Gas(gas) => gas.run(&config).await?,
             Verb::Policy(policy) => return policy.run(&config).await,
             Verb::Backfill(backfill) => return backfill.run(&config).await,

@@ -1,13 +1,15 @@
-//! `landfall sponsor add|list|pause|resume|release`.
+//! `landfall sponsor add|list|show|pause|resume|release`.
 
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use landfall_chain::Chain;
 use serde::Serialize;
 
-use crate::cli::{Why, as_operator, existing, json_line};
+use crate::cli::{PAGE_ROWS, Why, as_operator, existing, json_line};
+use crate::store::refills::{self, Refilling};
 use crate::store::sponsors::{self, Sponsor as Listed};
 use crate::store::{Db, guards};
 use crate::transfer::SponsorState;
@@ -26,6 +28,10 @@ pub(super) enum Sponsor {
         chain: Chain,
         #[arg(long, default_value = "1")]
         count: usize,
+        /// The chain's treasury in their place: it carries nothing, and refills each sponsor that owns less than `floor`. A
+        /// chain has one.
+        #[arg(long, conflicts_with = "count")]
+        treasury: bool,
         #[command(flatten)]
         why: Why,
     },
@@ -35,6 +41,16 @@ pub(super) enum Sponsor {
         #[arg(long)]
         chain: Option<Chain>,
         /// A JSON object for each, one a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one, and what the treasury gave it, newest first; of the treasury what it gave: exit 0 found, 1 unknown.
+    Show {
+        /// Its number on its chain.
+        number: u32,
+        #[arg(long)]
+        chain: Chain,
+        /// One JSON object.
         #[arg(long)]
         json: bool,
     },
@@ -60,6 +76,8 @@ pub(super) struct One {
 struct Line {
     chain: &'static str,
     number: u32,
+    /// `sponsor` or `treasury`.
+    role: &'static str,
     /// Null until a process with a signer has derived it.
     address: Option<String>,
     state: &'static str,
@@ -67,20 +85,47 @@ struct Line {
     locked_lamports: u64,
 }
 
+/// A sponsor, and the refills that it has a part in.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    sponsor: Line,
+    refills: Vec<RefillLine>,
+}
+
+#[derive(Serialize)]
+struct RefillLine {
+    recorded_at: String,
+    /// The number of the sponsor that is refilled, and the treasury's nonce.
+    number: u32,
+    nonce: u64,
+    /// In base units of the native currency.
+    amount: String,
+    /// `open`, `landed`, or `passed`: its nonce is used, by none of its transactions on record.
+    state: &'static str,
+    transaction_hash: Option<String>,
+}
+
 impl Sponsor {
-    pub(super) async fn run(self, config: &Path) -> anyhow::Result<()> {
+    pub(super) async fn run(self, config: &Path) -> anyhow::Result<ExitCode> {
         use SponsorState::{Active, Paused, Quarantined};
         let db = existing(config).await?;
         match self {
-            Sponsor::Add { chain, count, why } => {
-                let added = as_operator(&why.reason, async |operator| operator.add_sponsors(&db, chain, count).await);
-                show_added(&db, chain, &added.await?).await
+            Sponsor::Add { chain, treasury: true, why, .. } => {
+                let added = as_operator(&why.reason, async |operator| operator.add_treasury(&db, chain).await);
+                show_added(&db, chain, &[added.await?]).await?;
             }
-            Sponsor::List { chain, json } => list(&db, chain, json).await,
-            Sponsor::Pause(one) => one.set(&db, (Active, Paused)).await,
-            Sponsor::Resume(one) => one.set(&db, (Paused, Active)).await,
-            Sponsor::Release(one) => one.set(&db, (Quarantined, Active)).await,
+            Sponsor::Add { chain, count, treasury: false, why } => {
+                let added = as_operator(&why.reason, async |operator| operator.add_sponsors(&db, chain, count).await);
+                show_added(&db, chain, &added.await?).await?;
+            }
+            Sponsor::List { chain, json } => list(&db, chain, json).await?,
+            Sponsor::Show { number, chain, json } => return show(&db, (chain, number), json).await,
+            Sponsor::Pause(one) => one.set(&db, (Active, Paused)).await?,
+            Sponsor::Resume(one) => one.set(&db, (Paused, Active)).await?,
+            Sponsor::Release(one) => one.set(&db, (Quarantined, Active)).await?,
         }
+        Ok(ExitCode::SUCCESS)
     }
 }
 
@@ -137,17 +182,58 @@ async fn list(db: &Db, of: Option<Chain>, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+async fn show(db: &Db, (chain, number): (Chain, u32), json: bool) -> anyhow::Result<ExitCode> {
+    let mut reader = db.read().await?;
+    let known = sponsors::of_chain(&mut reader, chain).await?;
+    let Some(sponsor) = known.iter().find(|sponsor| sponsor.number == number) else {
+        complain!("landfall: {chain} has no sponsor {number}; `landfall sponsor list` shows those that are");
+        return Ok(ExitCode::FAILURE);
+    };
+    let locked = guards::locked(&mut reader, chain).await?;
+    let lamports = locked.iter().find(|(of, _)| Some(*of) == sponsor.address).map_or(0, |(_, lamports)| *lamports);
+    let mut refills = refills::newest(&mut reader, chain, PAGE_ROWS).await?;
+    refills.retain(|refill| sponsor.address.is_some_and(|of| [refill.treasury, refill.recipient].contains(&of)));
+    if json {
+        let refills = refills.iter().map(RefillLine::of).collect();
+        say!("{}", json_line(&Shown { sponsor: Line::of(chain, sponsor, lamports), refills })?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    say!("{}", line(chain, sponsor));
+    for refill in &refills {
+        let RefillLine { recorded_at, number, nonce, amount, state, transaction_hash } = RefillLine::of(refill);
+        let tx = transaction_hash.map_or(String::new(), |tx| format!(" by {tx}"));
+        say!("{recorded_at} refill of sponsor {number} with {amount}, nonce {nonce}: {state}{tx}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 fn line(chain: Chain, sponsor: &Listed) -> String {
     let address = sponsor.address.map_or("not derived yet".to_owned(), |address| address.to_string());
-    format!("{chain} {} {address} {}", sponsor.number, sponsor.state.name())
+    let role = if sponsor.is_treasury { " treasury" } else { "" };
+    format!("{chain} {} {address} {}{role}", sponsor.number, sponsor.state.name())
+}
+
+impl RefillLine {
+    fn of(refill: &Refilling) -> Self {
+        let Refilling { nonce, number, amount, recorded_at, state, tx, .. } = refill;
+        RefillLine {
+            recorded_at: recorded_at.to_string(),
+            number: *number,
+            nonce: *nonce,
+            amount: amount.to_string(),
+            state: state.name(),
+            transaction_hash: tx.map(|tx| tx.to_string()),
+        }
+    }
 }
 
 impl Line {
     fn of(chain: Chain, sponsor: &Listed, locked_lamports: u64) -> Self {
-        let Listed { number, address, state, .. } = sponsor;
+        let Listed { number, is_treasury, address, state, .. } = sponsor;
         Line {
             chain: chain.name(),
             number: *number,
+            role: if *is_treasury { "treasury" } else { "sponsor" },
             address: address.map(|address| address.to_string()),
             state: state.name(),
             locked_lamports,

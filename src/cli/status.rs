@@ -156,10 +156,11 @@ fn sending(chain: &ChainReport) -> Vec<String> {
     let age = oldest_secs.map_or(String::new(), |secs| format!(", the oldest {secs} s old"));
     let mut lines =
         vec![format!("sender {state}{halted}: {waiting} wait, {in_flight} in flight, {expiring} expiring{age}")];
-    for SponsorReport { number, address, state, poor_secs } in sponsors {
+    for SponsorReport { number, is_treasury, address, state, poor_secs } in sponsors {
         let address = address.as_ref().map_or(String::new(), |address| format!(" {address}"));
         let poor = poor_secs.map_or(String::new(), |secs| format!(", owns too little for {secs} s"));
-        lines.push(format!("sponsor {number}{address} {state}{poor}"));
+        let what = if *is_treasury { "treasury" } else { "sponsor" };
+        lines.push(format!("{what} {number}{address} {state}{poor}"));
     }
     if let Some(SignerReport { state, away_secs: Some(secs), reason }) = &chain.signer {
         lines.push(format!("signer {state} for {secs} s: {reason}"));

@@ -68,6 +68,8 @@ pub struct SendingConfig {
     pub raise_after_blocks: Option<u64>,
     /// In the major unit of the native currency.
     pub floor: Option<String>,
+    /// In the same.
+    pub refill_to: Option<String>,
     pub new_accounts_per_day: Option<u32>,
     /// Of `[transfers]`: it is the same on all chains.
     pub guard_retention_hours: Option<u32>,
@@ -196,6 +198,8 @@ pub(super) struct SendingSection {
     pub(super) bump_after_blocks: Option<u64>,
     #[serde(default)]
     floor: Option<String>,
+    #[serde(default)]
+    pub(super) refill_to: Option<String>,
     #[serde(default)]
     pub(super) new_accounts_per_day: Option<u32>,
 }
@@ -350,6 +354,7 @@ impl SendingSection {
             max_fee: self.max_fee_gwei.map(|gwei| u128::from(gwei) * WEI_PER_GWEI),
             raise_after_blocks: self.bump_after_blocks,
             floor: self.floor,
+            refill_to: self.refill_to,
             new_accounts_per_day: self.new_accounts_per_day,
             guard_retention_hours: None,
         })

@@ -59,11 +59,13 @@ pub struct SenderReport {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct SponsorReport {
     pub number: u32,
+    /// It carries nothing, and refills the others.
+    pub is_treasury: bool,
     /// Null until a process with a signer has derived it.
     pub address: Option<String>,
     /// `active`, `paused` or `quarantined`.
     pub state: &'static str,
-    /// For how long nodes have said that it owns too little; null while they take what it pays for.
+    /// For how long it has owned too little, as nodes say; null while it owns enough.
     pub poor_secs: Option<u64>,
 }
 
@@ -139,7 +141,7 @@ impl SenderReport {
                 "{unproved} transfers ran out of time, and {minutes} minutes behind finality nothing is proved of them; see `landfall transfer explain`"
             ));
         }
-        for SponsorReport { number, address, state, poor_secs } in &self.sponsors {
+        for SponsorReport { number, is_treasury, address, state, poor_secs } in &self.sponsors {
             if *state == SponsorState::Quarantined.name() {
                 alarms.push(format!(
                     "sponsor {number} is quarantined: somebody else uses its key, or the store is an old copy"
@@ -147,7 +149,8 @@ impl SenderReport {
             }
             if poor_secs.is_some_and(|secs| secs > POOR_MAX.as_secs()) && *state == SponsorState::Active.name() {
                 let address = address.as_deref().unwrap_or("its address");
-                alarms.push(format!("sponsor {number} owns too little to pay for transactions: fund {address}"));
+                let what = if *is_treasury { "refill others" } else { "pay for transactions" };
+                alarms.push(format!("sponsor {number} owns too little to {what}: fund {address}"));
             }
         }
         alarms
@@ -162,9 +165,10 @@ fn is_unproved(of: &Transfer, final_time: Option<Timestamp>, now: Timestamp) -> 
 
 impl SponsorReport {
     fn of(sponsor: &sponsors::Sponsor, now: Timestamp) -> Self {
-        let sponsors::Sponsor { number, address, state, poor_since, .. } = sponsor;
+        let sponsors::Sponsor { number, is_treasury, address, state, poor_since, .. } = sponsor;
         SponsorReport {
             number: *number,
+            is_treasury: *is_treasury,
             address: address.map(|address| address.to_string()),
             state: state.name(),
             poor_secs: poor_since.map(|since| now.since(since).as_secs()),
@@ -186,7 +190,7 @@ mod tests {
             in_flight: 1,
             expiring: 1,
             oldest_secs: Some(7),
-            sponsors: vec![SponsorReport { number: 3, address: None, state: "active", poor_secs: Some(300) }],
+            sponsors: with_sponsor("active", Some(300)),
             leaderless: Duration::from_secs(30),
             strange_signer: None,
             unsent: 0,
@@ -194,8 +198,12 @@ mod tests {
         }
     }
 
-    fn with_sponsor(state: &'static str, poor_secs: Option<u64>) -> SenderReport {
-        SenderReport { sponsors: vec![SponsorReport { number: 3, address: None, state, poor_secs }], ..report() }
+    fn with_sponsor(state: &'static str, poor_secs: Option<u64>) -> Vec<SponsorReport> {
+        vec![SponsorReport { number: 3, is_treasury: false, address: None, state, poor_secs }]
+    }
+
+    fn with(sponsors: Vec<SponsorReport>) -> SenderReport {
+        SenderReport { sponsors, ..report() }
     }
 
     #[test]
@@ -211,8 +219,17 @@ mod tests {
             (SenderReport { strange_signer: Some("it is another".to_owned()), ..report() }, "nothing is signed"),
             (SenderReport { unsent: 2, ..report() }, "2 transfers were not sent within 60 s"),
             (SenderReport { unproved: 1, ..report() }, "10 minutes behind finality nothing is proved of them"),
-            (with_sponsor("quarantined", Some(400)), "sponsor 3 is quarantined"),
-            (with_sponsor("active", Some(301)), "sponsor 3 owns too little"),
+            (with(with_sponsor("quarantined", Some(400))), "sponsor 3 is quarantined"),
+            (with(with_sponsor("active", Some(301))), "sponsor 3 owns too little to pay for transactions"),
+            (
+                with(
+                    with_sponsor("active", Some(301))
+                        .into_iter()
+                        .map(|of| SponsorReport { is_treasury: true, ..of })
+                        .collect(),
+                ),
+                "sponsor 3 owns too little to refill others",
+            ),
         ];
         for (report, expected) in cases {
             let alarms = report.alarms();
@@ -220,7 +237,7 @@ mod tests {
         }
         let stopped = SenderReport { unsent: 2, halted: Some("now by olga: a test".to_owned()), ..report() };
         assert_eq!(stopped.alarms(), Vec::<String>::new(), "a person stopped it");
-        assert_eq!(with_sponsor("paused", Some(301)).alarms(), Vec::<String>::new(), "a person paused it");
+        assert_eq!(with(with_sponsor("paused", Some(301))).alarms(), Vec::<String>::new(), "a person paused it");
         let unused = SenderReport { waiting: 0, in_flight: 0, expiring: 0, sponsors: Vec::new(), ..leaderless };
         assert_eq!(unused.alarms(), Vec::<String>::new(), "nobody wants to send there");
         let recovering = SenderReport { unsent: 2, recovering: Some("since now: a test".to_owned()), ..report() };

@@ -1,7 +1,7 @@
 //! Operators add sponsors, pause, resume and release them, and release quarantined wallets. A release closes the
 //! incident.
 
-use landfall_chain::{Address, Chain};
+use landfall_chain::{Address, Chain, Family};
 
 use crate::incident::IncidentKind;
 use crate::operator::{DecideError, Operator};
@@ -13,11 +13,15 @@ use crate::transfer::SponsorState;
 /// How many sponsors one chain may have.
 const SPONSORS_MAX: usize = 256;
 
-/// Why a sponsor was not changed.
+/// Why a sponsor was neither added nor changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SponsorError {
     #[error("{chain}: a chain has at most {SPONSORS_MAX} sponsors, and {there} are there")]
     TooMany { chain: Chain, there: usize },
+    #[error("{chain} has its treasury: it is sponsor {number}")]
+    HasTreasury { chain: Chain, number: u32 },
+    #[error("{0}: sponsors are refilled on EVM chains alone; fund those of Solana yourself")]
+    NoRefills(Chain),
     #[error("{chain} has no sponsor {number}; `landfall sponsor list` shows those that are")]
     Unknown { chain: Chain, number: u32 },
     #[error("sponsor {number} of {chain} is {}, not {}", state.name(), expected.name())]
@@ -44,11 +48,32 @@ impl Operator<'_> {
             return Err(SponsorError::TooMany { chain, there });
         }
         for _ in 0..count {
-            sponsors::add(&mut tx, chain, self.now).await?;
+            sponsors::add(&mut tx, chain, false, self.now).await?;
         }
         let all = sponsors::of_chain(&mut tx, chain).await?;
         tx.commit().await?;
         Ok(all.iter().skip(there).map(|sponsor| sponsor.number).collect())
+    }
+
+    /// Asks for the treasury of the chain, which refills its sponsors; returns its number.
+    ///
+    /// # Errors
+    /// When the chain has one, or can have none.
+    pub async fn add_treasury(&self, db: &Db, chain: Chain) -> Result<u32, SponsorError> {
+        if chain.family() != Family::Evm {
+            return Err(SponsorError::NoRefills(chain));
+        }
+        let mut tx = self.begin(db).await?;
+        Cursor::lock(&mut tx, chain).await?;
+        self.write_down(&mut tx, chain, "add_treasury", "").await?;
+        let there = sponsors::of_chain(&mut tx, chain).await?;
+        if let Some(treasury) = there.iter().find(|sponsor| sponsor.is_treasury) {
+            return Err(SponsorError::HasTreasury { chain, number: treasury.number });
+        }
+        sponsors::add(&mut tx, chain, true, self.now).await?;
+        let treasury = sponsors::of_chain(&mut tx, chain).await?.into_iter().find(|sponsor| sponsor.is_treasury);
+        tx.commit().await?;
+        Ok(treasury.map_or(0, |treasury| treasury.number))
     }
 
     /// Moves a sponsor from a state to another.

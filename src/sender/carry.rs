@@ -17,6 +17,7 @@ use crate::sender::settle::{Found, apply};
 use crate::sender::sponsors::Sponsors;
 use crate::sender::{Resting, SendError, Sender, Ticked};
 use crate::store::attempts::{self, Attempt, Purpose};
+use crate::store::refills;
 use crate::time::{Clock, Timestamp};
 use crate::transfer::Evidence;
 
@@ -73,9 +74,14 @@ impl<C: PayingChain> Sender<C> {
                 }
                 Ok(Signed { tx: None, .. }) => warn!(transfer = %id, "the signer gave an attempt no id"),
                 Err(refusal) => {
-                    warn!(transfer = %id, "an attempt of transfer {id} is not signed: {refusal}");
+                    warn!(transfer = %id, "an attempt of the {} of {id} is not signed: {refusal}", attempt.purpose.name());
                     // Nothing of it can have left: its nonce is free, and the next offer is made by the market.
                     attempts::forget_unsigned(&mut tx, chain, &attempt).await?;
+                    if attempt.purpose == Purpose::Refill {
+                        // Its journal may have another content for this nonce.
+                        refills::forget(&mut tx, id).await?;
+                        self.journal.forget_time();
+                    }
                     self.rest(Resting::of(attempt.purpose, id), now);
                 }
             }

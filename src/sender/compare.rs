@@ -2,7 +2,7 @@
 //!
 //! What is signed is on record before the signer is asked. So an entry that the store does not know means that the
 //! store is an old copy, or that another store has the same signer. Then the chain recovers. Of such entries these are
-//! put on record: deadlines of known transfers, what lets delegates act, and which nonces of sponsors were used.
+//! put on record: deadlines of known transfers, what lets delegates act, refills, and which nonces of sponsors were used.
 //!
 //! Promise: nothing is signed by a signer with another name, or by one whose journal misses entries that were seen,
 //! until a person adopts it.
@@ -18,7 +18,8 @@ use crate::sender::report::ASKED_TIME_MAX;
 use crate::sender::{SendError, Sender, recover};
 use crate::store::journals::{self, Compared};
 use crate::store::{
-    Connection, StoreError, Tx, attempts, authorizations, cancellations, guards, incidents, spends, sponsors, transfers,
+    Connection, StoreError, Tx, attempts, authorizations, cancellations, guards, incidents, refills, spends, sponsors,
+    transfers,
 };
 use crate::time::{Clock, Timestamp};
 use crate::transfer::{RECOVERY_TIME, TransferId};
@@ -139,7 +140,7 @@ impl<C: PayingChain> Sender<C> {
                 missing.push(entry);
             }
             // Another store may have given the same nonce to the same transfer, and offered another fee.
-            if let Journaled::Carrier { tx, .. } | Journaled::Reclaim { tx, .. } = entry
+            if let Journaled::Carrier { tx, .. } | Journaled::Refill { tx, .. } | Journaled::Reclaim { tx, .. } = entry
                 && !spends::is_attempt(&mut reader, chain, tx).await?
             {
                 unknown.push(tx);
@@ -173,6 +174,7 @@ impl<C: PayingChain> Sender<C> {
             Journaled::Cancellation { .. }
             | Journaled::Authorization(_)
             | Journaled::Carrier { .. }
+            | Journaled::Refill { .. }
             | Journaled::Reclaim { .. } => None,
         };
         let latest = missing.iter().filter_map(deadline).max();
@@ -223,6 +225,9 @@ async fn is_on_record(connection: &mut impl Connection, chain: Chain, entry: &Jo
             Some(nonce) => attempts::is_given(connection, chain, (sponsor, *nonce)).await,
             None => Ok(true),
         },
+        Journaled::Refill { treasury, nonce, refill, tx: _ } => {
+            refills::is_given(connection, chain, (treasury, *nonce), refill).await
+        }
         Journaled::Reclaim { sponsor, blockhash, tx: _ } => {
             guards::is_recorded(connection, chain, (sponsor, blockhash)).await
         }
@@ -252,6 +257,11 @@ async fn put_on_record(tx: &mut Tx, chain: Chain, entry: &Journaled, now: Timest
             Some(nonce) => sponsors::journaled(tx, chain, sponsor, *nonce).await,
             None => Ok(()),
         },
+        // It is carried again if its nonce is not used, and with that nothing else ever is.
+        Journaled::Refill { treasury, nonce, refill, .. } => {
+            refills::put(tx, chain, (treasury, *nonce), refill, now).await?;
+            sponsors::journaled(tx, chain, treasury, *nonce).await
+        }
         // That its guards are there no more is seen when they are to be taken back.
         Journaled::Reclaim { .. } => Ok(()),
     }

@@ -28,6 +28,8 @@ enum Judged {
     Ours,
     /// The store that was set back may have signed it.
     Lost,
+    /// A treasury gave it to its own sponsors, and a copy of this store may have signed it.
+    Refilled,
     /// Nobody here signed for what left of this asset.
     Foreign(AssetId),
 }
@@ -70,6 +72,13 @@ impl<C: PayingChain> Sender<C> {
                 Judged::Ours => {}
                 Judged::Lost => {
                     info!(%chain, "{of} in block {block} is of {address}, and not on record; the chain recovers")
+                }
+                // Its nonce is used: the hourly check counts it.
+                Judged::Refilled => {
+                    info!(%chain, "{of} in block {block} refilled sponsors by {address}, and is not on record");
+                    if let Some(nonce) = spend.nonce {
+                        sponsors::journaled(&mut tx, chain, address, nonce).await?;
+                    }
                 }
                 Judged::Foreign(asset) => {
                     let what = what_is_foreign(&spend, &spender, &asset);
@@ -137,7 +146,7 @@ async fn judge_all(
 
 /// What explains a spend, by what is on record of it.
 fn judge(spend: &Spend, spender: &Spender, evidence: &Evidence, recovers: bool) -> Judged {
-    let Evidence { is_ours, carries, has_fee, left, paid } = evidence;
+    let Evidence { is_ours, carries, has_fee, left, paid, is_to_sponsors } = evidence;
     if *is_ours || !spend.is_canonical {
         return Judged::Ours;
     }
@@ -149,6 +158,7 @@ fn judge(spend: &Spend, spender: &Spender, evidence: &Evidence, recovers: bool) 
         Spender::Wallet => unpaid.map_or(Judged::Ours, Judged::Foreign),
         // A copy of this store carries what is ours, too.
         Spender::Sponsor(_) if *carries => Judged::Ours,
+        Spender::Sponsor(of) if of.is_treasury && *is_to_sponsors => Judged::Refilled,
         Spender::Sponsor(of) if spend.nonce.zip(of.first_nonce).is_some_and(|(nonce, first)| nonce < first) => {
             Judged::Ours
         }
@@ -193,6 +203,7 @@ mod tests {
     fn sponsor() -> Spender {
         Spender::Sponsor(Sponsor {
             number: 0,
+            is_treasury: false,
             address: Some(Address::Evm([2; 20])),
             state: SponsorState::Active,
             first_nonce: Some(5),
@@ -208,7 +219,7 @@ mod tests {
     #[test]
     fn what_left_is_explained_by_what_was_signed_here_and_by_nothing_else() {
         use AssetId::Native;
-        use Judged::{Foreign, Lost, Ours};
+        use Judged::{Foreign, Lost, Ours, Refilled};
         let fee = Evidence { has_fee: true, ..Evidence::default() };
         let left = |left: Vec<_>, paid: Vec<_>| Evidence { left, paid, ..Evidence::default() };
         let exact = left(vec![of(TOKEN, 5)], vec![of(TOKEN, 5)]);
@@ -216,6 +227,11 @@ mod tests {
         let another = left(vec![of(TOKEN, 5), of(Native, 1)], vec![of(TOKEN, 5)]);
         let two = left(vec![of(TOKEN, 5), of(TOKEN, 7)], vec![of(TOKEN, 7), of(TOKEN, 5)]);
         let wallet = || Spender::Wallet;
+        let to_sponsors = Evidence { has_fee: true, is_to_sponsors: true, ..left(vec![of(Native, 5)], vec![]) };
+        let treasury = || match sponsor() {
+            Spender::Sponsor(of) => Spender::Sponsor(Sponsor { is_treasury: true, ..of }),
+            wallet @ Spender::Wallet => wallet,
+        };
         let cases = [
             (wallet(), spend(None), exact.clone(), false, Ours),
             (wallet(), spend(None), two, false, Ours),
@@ -233,6 +249,17 @@ mod tests {
             (sponsor(), spend(Some(5)), Evidence { carries: true, ..fee.clone() }, false, Ours),
             (sponsor(), spend(Some(5)), Evidence { is_ours: true, ..fee.clone() }, false, Ours),
             (sponsor(), spend(None), left(vec![of(Native, 5)], vec![]), false, Foreign(Native)),
+            // A copy of this store refills with the same key; anything else of a treasury is foreign as of any sponsor.
+            (treasury(), spend(Some(5)), to_sponsors.clone(), false, Refilled),
+            (treasury(), spend(Some(5)), fee.clone(), false, Foreign(Native)),
+            (
+                treasury(),
+                spend(Some(5)),
+                Evidence { has_fee: true, ..left(vec![of(Native, 5)], vec![]) },
+                false,
+                Foreign(Native),
+            ),
+            (sponsor(), spend(Some(5)), to_sponsors, false, Foreign(Native)),
             // Another reading of the block does not show it any more.
             (sponsor(), spend(None), Evidence::default(), false, Ours),
             (sponsor(), Spend { is_canonical: false, ..spend(Some(5)) }, fee, false, Ours),

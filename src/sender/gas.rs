@@ -13,7 +13,7 @@ use crate::store::cursors::{self, Cursor};
 use crate::store::gas_ledger::{self, Entry, Landed, OfTransfer, Pricing};
 use crate::store::guards::{Reclaiming, Shown};
 use crate::store::marks::{self, Seen};
-use crate::store::{Connection, StoreError, Tx, clearings, guards, prices, transfers};
+use crate::store::{Connection, StoreError, Tx, clearings, guards, prices, refills, transfers};
 use crate::time::Timestamp;
 use crate::transfer::{Transfer, TransferId, TransferKind};
 
@@ -80,7 +80,7 @@ pub(super) async fn book_reclaim(
     for (id, _) in &reclaim.guards {
         let transfer = transfer_of(tx, *id).await?;
         let amount = share.saturating_add(std::mem::take(&mut remainder));
-        let of = OfTransfer::new(transfer.id, network.chain, &transfer.route, amount, &books.currency);
+        let of = OfTransfer::new(Some(transfer.id), network.chain, &transfer.route, amount, &books.currency);
         books.charge(tx, of, (shown.tx, shown.block), Cause::Reclaim).await?;
     }
     Ok(())
@@ -116,15 +116,22 @@ impl<'n> Books<'n> {
     /// Each who bears a part has an entry of his own.
     async fn book(&mut self, tx: &mut Tx, landed: &Landed) -> Result<(), StoreError> {
         let amount = landed.fee.saturating_add(U256::from(landed.rent));
-        if landed.purpose != Purpose::Clearing {
-            return self.book_part(tx, landed, (landed.transfer_id, amount)).await;
+        match landed.purpose {
+            Purpose::Payment | Purpose::Cancellation => self.book_part(tx, landed, (landed.transfer_id, amount)).await,
+            Purpose::Clearing => {
+                let bearers = clearings::bearers(tx, landed.transfer_id).await?;
+                let shares = gas::shares(amount, bearers.len());
+                for part in bearers.into_iter().zip(shares) {
+                    self.book_part(tx, landed, part).await?;
+                }
+                Ok(())
+            }
+            Purpose::Refill => {
+                refills::landed(tx, landed.transfer_id, &landed.tx).await?;
+                let of = OfTransfer::new(None, self.network.chain, landed.purpose.name(), landed.fee, &self.currency);
+                self.charge(tx, of, (landed.tx, landed.block), Cause::Refill).await
+            }
         }
-        let bearers = clearings::bearers(tx, landed.transfer_id).await?;
-        let shares = gas::shares(amount, bearers.len());
-        for part in bearers.into_iter().zip(shares) {
-            self.book_part(tx, landed, part).await?;
-        }
-        Ok(())
     }
 
     async fn book_part(
@@ -144,6 +151,7 @@ impl<'n> Books<'n> {
             (TransferKind::Payment, Purpose::Payment) => Cause::of(*id, block.number, paid),
             (TransferKind::Payment, Purpose::Cancellation) => Cause::Cancellation,
             (TransferKind::Payment, Purpose::Clearing) => Cause::Clearing,
+            (TransferKind::Payment, Purpose::Refill) => Cause::Refill,
         };
         if let Some(lamports) = landed.locked {
             let made_at = cursors::time_of(tx, self.network.chain, block).await?.unwrap_or(now);
@@ -151,11 +159,11 @@ impl<'n> Books<'n> {
         }
         // What a payment by the route is taken to cost is no matter of what else was sent for one.
         let route = if *purpose == Purpose::Payment { transfer.route.as_str() } else { purpose.name() };
-        let of = OfTransfer::new(transfer.id, self.network.chain, route, amount, &self.currency);
+        let of = OfTransfer::new(Some(transfer.id), self.network.chain, route, amount, &self.currency);
         self.charge(tx, OfTransfer { rent: *rent, ..of }, (*id, *block), cause).await
     }
 
-    /// Books a cost of a transfer, once.
+    /// Books a cost, once; with its transfer what that cost so far.
     async fn charge(
         &mut self,
         tx: &mut Tx,
@@ -174,7 +182,10 @@ impl<'n> Books<'n> {
             Some(pricing) => self.credit = self.credit.after(pricing.split),
             None => gas_ledger::wait(tx, self.network.chain, &entry).await?,
         }
-        show_fee(tx, id, &self.currency).await
+        match id {
+            Some(id) => show_fee(tx, id, &self.currency).await,
+            None => Ok(()),
+        }
     }
 }
 
@@ -190,8 +201,8 @@ async fn price_waiting(tx: &mut Tx, network: &Network, now: Timestamp) -> Result
             continue;
         }
         gas_ledger::price(tx, (&waiting.key, kind), &pricing).await?;
-        if let Some(of) = of.as_ref().filter(|_| kind == EntryKind::Cost) {
-            show_fee(tx, of.id, &currency).await?;
+        if let Some(id) = of.as_ref().and_then(|of| of.id).filter(|_| kind == EntryKind::Cost) {
+            show_fee(tx, id, &currency).await?;
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! What a sponsor's transaction may carry: a payment, the cancellation of one, or clearings, which take delegates away.
+//! What a sponsor's transaction may carry: a payment, the cancellation of one, clearings, which take delegates away, or
+//! what a treasury gives a sponsor.
 //!
 //! Promise: of a transfer one thing is carried at a time. Once it is cancelled on the chain, no further payment of it
 //! is carried.
@@ -9,6 +10,7 @@ use crate::sender::Resting;
 use crate::sender::open::{Open, OpenTransfer, secs};
 use crate::store::attempts::{Attempt, Purpose};
 use crate::store::clearings::Clearing;
+use crate::store::refills::Refilling;
 use crate::time::Timestamp;
 use crate::transfer::{State, TransferId};
 
@@ -17,14 +19,16 @@ pub(super) enum Load<'o> {
     Payment(&'o OpenTransfer),
     Cancellation(&'o OpenTransfer),
     Clearing(&'o Clearing),
+    Refill(&'o Refilling),
 }
 
 impl<'o> Load<'o> {
-    /// The transfer whose attempts carry it.
+    /// The transfer whose attempts carry it, or its own id.
     pub(super) fn id(self) -> TransferId {
         match self {
             Load::Payment(of) | Load::Cancellation(of) => of.transfer.id,
             Load::Clearing(clearing) => clearing.id,
+            Load::Refill(refill) => refill.id,
         }
     }
 
@@ -32,7 +36,7 @@ impl<'o> Load<'o> {
     pub(super) const fn paid(self) -> Option<&'o OpenTransfer> {
         match self {
             Load::Payment(of) => Some(of),
-            Load::Cancellation(_) | Load::Clearing(_) => None,
+            Load::Cancellation(_) | Load::Clearing(_) | Load::Refill(_) => None,
         }
     }
 
@@ -41,6 +45,15 @@ impl<'o> Load<'o> {
             Load::Payment(_) => Purpose::Payment,
             Load::Cancellation(_) => Purpose::Cancellation,
             Load::Clearing(_) => Purpose::Clearing,
+            Load::Refill(_) => Purpose::Refill,
+        }
+    }
+
+    /// The treasury and its nonce, where nothing else may be carried with that; all else has any sponsor's next one.
+    pub(super) const fn place(self) -> Option<(Address, u64)> {
+        match self {
+            Load::Refill(refill) => Some((refill.treasury, refill.nonce)),
+            Load::Payment(_) | Load::Cancellation(_) | Load::Clearing(_) => None,
         }
     }
 
@@ -54,6 +67,7 @@ impl<'o> Load<'o> {
         match self {
             Load::Payment(of) | Load::Cancellation(of) => &of.attempts,
             Load::Clearing(clearing) => &clearing.attempts,
+            Load::Refill(refill) => &refill.attempts,
         }
     }
 
@@ -62,7 +76,7 @@ impl<'o> Load<'o> {
         attempt.purpose == self.purpose()
             && match self {
                 Load::Payment(of) => of.is_current(attempt),
-                Load::Cancellation(_) | Load::Clearing(_) => true,
+                Load::Cancellation(_) | Load::Clearing(_) | Load::Refill(_) => true,
             }
     }
 
@@ -70,7 +84,7 @@ impl<'o> Load<'o> {
     pub(super) fn deadline_secs(self) -> u64 {
         match self {
             Load::Payment(of) | Load::Cancellation(of) => of.signed().map_or(0, |signed| signed.deadline_secs),
-            Load::Clearing(_) => 0,
+            Load::Clearing(_) | Load::Refill(_) => 0,
         }
     }
 
@@ -78,22 +92,23 @@ impl<'o> Load<'o> {
     pub(super) fn delegated(self) -> Option<Address> {
         match self {
             Load::Payment(of) if of.transfer.is_by_delegate() => Some(of.transfer.source),
-            Load::Payment(_) | Load::Cancellation(_) | Load::Clearing(_) => None,
+            Load::Payment(_) | Load::Cancellation(_) | Load::Clearing(_) | Load::Refill(_) => None,
         }
     }
 }
 
 impl Open {
-    /// What of each transfer may be carried, and what takes delegates away: each thing that has an attempt, or may have one.
+    /// What of each transfer may be carried, what takes delegates away, and refills: each thing that has an attempt, or may have one.
     pub(super) fn all(&self) -> impl Iterator<Item = Load<'_>> {
         let of_transfer = |of| if is_ended(of) { Load::Cancellation(of) } else { Load::Payment(of) };
-        self.transfers.iter().map(of_transfer).chain(self.clearings.iter().map(Load::Clearing))
+        let beside = self.clearings.iter().map(Load::Clearing).chain(self.refills.iter().map(Load::Refill));
+        self.transfers.iter().map(of_transfer).chain(beside)
     }
 
-    /// What is to be carried now: what was cancelled first, and what takes delegates away last.
+    /// What is to be carried now: refills and what was cancelled first, and what takes delegates away last.
     pub(super) fn loads(&self, now: Timestamp) -> Vec<Load<'_>> {
         let rank = |load: &Load<'_>| match load {
-            Load::Cancellation(_) => 0,
+            Load::Cancellation(_) | Load::Refill(_) => 0,
             Load::Payment(_) => 1,
             Load::Clearing(_) => 2,
         };
@@ -101,6 +116,7 @@ impl Open {
             Load::Payment(of) => !of.is_guarded() && may_be_carried(of, self.head_time, now),
             Load::Cancellation(of) => of.cancellation.is_some() && may_be_ended(of, self.head_time),
             Load::Clearing(clearing) => clearing.tuples.iter().any(|tuple| tuple.signature.is_some()),
+            Load::Refill(_) => true,
         };
         let mut loads: Vec<Load<'_>> = self.all().filter(is_carried).collect();
         loads.sort_by_key(rank);

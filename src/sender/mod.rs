@@ -5,6 +5,7 @@
 //! - settle by marks (`settle`)
 //! - sign (`sign`, `cancel`, `clear`), after quarantining addresses whose key somebody else uses (`foreign`,
 //!   `sponsors`)
+//! - plan what sponsors are given (`refill`)
 //! - carry (`carry`, `guarded`)
 //! - prove what ran out of time (`expire`)
 //! - take guards back (`reclaim`)
@@ -32,16 +33,17 @@ mod past;
 mod plan;
 mod reclaim;
 mod recover;
+mod refill;
 mod report;
 mod settle;
 mod sign;
 mod sponsors;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_chain::{Address, Asset, Intent, Network, PayingChain, Signer, SignerUnavailable, SourceError};
+use landfall_chain::{Address, Asset, Intent, Network, PayingChain, Signer, SignerUnavailable, SourceError, U256};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -72,7 +74,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 /// How long a sponsor that nodes do not serve carries nothing new. Longer than its bytes wait to be sent again, so that
 /// it rests until a node takes them.
 const SPONSOR_PAUSE: Duration = Duration::from_secs(30);
-/// How often it is asked whether a delegate acts for a wallet that is to have none.
+/// How often it is asked whether a delegate acts for a wallet that is to have none, and what became of a refill's nonce.
 const WALLET_PAUSE: Duration = Duration::from_secs(60);
 
 /// Sends transfers of one chain, when it is its turn.
@@ -92,6 +94,8 @@ pub struct Sender<C> {
     /// When this process last reported that it sends, and when it last asked what sponsors own.
     reported_at: Option<Timestamp>,
     looked_at: Option<Timestamp>,
+    /// What sponsors own, as reported since it was last used.
+    means: BTreeMap<Address, U256>,
     keys: Keys,
     /// Which guards are left alone. To forget it costs requests and fees only.
     reclaims: Reclaims,
@@ -105,14 +109,16 @@ enum Resting {
     Wallet(Address),
     /// What takes delegates away.
     Clearing(TransferId),
+    Refill(TransferId),
 }
 
 impl Resting {
-    /// What rests where the attempts of this transfer cannot be made now.
+    /// What rests where the attempts of this transfer, or of this refill, cannot be made now.
     const fn of(purpose: Purpose, id: TransferId) -> Self {
         match purpose {
             Purpose::Payment | Purpose::Cancellation => Resting::Transfer(id),
             Purpose::Clearing => Resting::Clearing(id),
+            Purpose::Refill => Resting::Refill(id),
         }
     }
 }
@@ -153,9 +159,23 @@ impl<C: PayingChain> Sender<C> {
     pub fn new(chain: C, db: Db, network: Network, signer: Arc<dyn Signer>, owner: String) -> Self {
         let turn = Turn::new(format!("sender {}", network.chain), owner, LEASE);
         let (journal, rests, landed) = (Journal::default(), HashMap::new(), HashMap::new());
-        let (reported_at, looked_at) = (None, None);
+        let (reported_at, looked_at, means) = (None, None, BTreeMap::new());
         let (keys, reclaims) = (Keys::default(), Reclaims::default());
-        Sender { chain, db, network, signer, turn, journal, rests, landed, reported_at, looked_at, keys, reclaims }
+        Sender {
+            chain,
+            db,
+            network,
+            signer,
+            turn,
+            journal,
+            rests,
+            landed,
+            reported_at,
+            looked_at,
+            means,
+            keys,
+            reclaims,
+        }
     }
 
     /// One bounded step. `None`: another process sends.
@@ -188,8 +208,10 @@ impl<C: PayingChain> Sender<C> {
         // A step that fails keeps no other from being taken: while the signer is away, what is signed is sent again, and
         // what ran out of time ends.
         let derived = self.derive_sponsors(now).await;
+        let refilled = self.refill(&open, may_sign, clock).await;
+        let is_refilling = !open.refills.is_empty() || refilled.as_ref().is_ok_and(|is_made| *is_made);
         let is_clearing = !open.clearings.is_empty() || self.wants_clearing().await?;
-        if ticked.open > 0 || is_clearing {
+        if ticked.open > 0 || is_clearing || is_refilling {
             // A person has stopped it: nothing is signed or sent, and what was sent is settled all the same.
             let halted = halts::is_halted(&mut self.db.read().await?, self.network.chain).await?;
             let (mut signed, mut carried) = (Ok(()), Ok(Ticked::default()));
@@ -211,6 +233,7 @@ impl<C: PayingChain> Sender<C> {
             ticked.sent += carried.sent;
         }
         derived?;
+        refilled?;
         self.reclaim(may_sign, clock).await?;
         Ok(Some(ticked))
     }
@@ -342,7 +365,7 @@ impl<C: PayingChain> Sender<C> {
         let pause = match what {
             Resting::Transfer(_) => REFUSED_PAUSE,
             Resting::Sponsor(_) => SPONSOR_PAUSE,
-            Resting::Wallet(_) | Resting::Clearing(_) => WALLET_PAUSE,
+            Resting::Wallet(_) | Resting::Clearing(_) | Resting::Refill(_) => WALLET_PAUSE,
         };
         self.rests.insert(what, now.plus(pause));
     }

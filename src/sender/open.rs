@@ -1,4 +1,4 @@
-//! A chain's transfers that are not terminal, as they are on record at one moment.
+//! A chain's transfers that are not terminal, and what else is carried, as they are on record at one moment.
 
 use std::collections::HashMap;
 
@@ -9,6 +9,7 @@ use crate::store::attempts::{self, Attempt, IntentRow};
 use crate::store::clearings::{self, Clearing};
 use crate::store::cursors::{self, Cursor};
 use crate::store::marks::{self, Seen};
+use crate::store::refills::{self, Refilling};
 use crate::store::{Connection, StoreError, cancellations, transfers};
 use crate::time::Timestamp;
 use crate::transfer::{Obstacle, State, Transfer, TransferId, WINDOW};
@@ -25,6 +26,8 @@ pub(super) struct Open {
     pub(super) transfers: Vec<OpenTransfer>,
     /// What takes delegates away.
     pub(super) clearings: Vec<Clearing>,
+    /// What the treasury gives sponsors, as far as final blocks do not show its nonce used.
+    pub(super) refills: Vec<Refilling>,
     /// Attempts of transfers that are not terminal, and not in hand: their nonces are taken.
     pub(super) others: Vec<Attempt>,
 }
@@ -106,6 +109,7 @@ impl Open {
             finalized: cursor.finalized.zip(final_time),
             transfers: order.iter().filter_map(|id| open.remove(id)).collect(),
             clearings: clearings::under_way(connection, chain).await?,
+            refills: refills::open(connection, chain).await?,
             others,
         })
     }

@@ -3,15 +3,15 @@
 //! - one with higher fees, at the same nonce;
 //! - one at a nonce that nobody sends any more while later ones wait for it.
 //!
-//! Promises: every attempt of a transfer carries its one intent, its cancellation, or clearings. Nothing about
-//! transfers is decided here.
+//! Promises: every attempt of a transfer carries its one intent, its cancellation, or clearings. A refill has a nonce of
+//! its own, and no attempt with another one. Nothing about transfers is decided here.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use landfall_chain::{
-    Address, Authorization, CLEARINGS_MAX, Carried, Carrier, FeeMarket, PayingChain, Quote, SIGN_REQUESTS_MAX,
+    Address, Authorization, CLEARINGS_MAX, Carried, Carrier, FeeMarket, PayingChain, Quote, Refill, SIGN_REQUESTS_MAX,
     SignRequest, SignedAuthorization, SignedIntent,
 };
 use tracing::warn;
@@ -24,6 +24,7 @@ use crate::sender::{Resting, SendError, Sender};
 use crate::store::attempts::{self, Attempt};
 use crate::store::authorizations;
 use crate::store::clearings::Clearing;
+use crate::store::refills::Refilling;
 use crate::time::{Clock, Timestamp};
 use crate::transfer::{Obstacle, SponsorState, TransferId};
 
@@ -107,7 +108,10 @@ impl<C: PayingChain> Sender<C> {
         let mut tx = self.begin_sending(now).await?;
         for Quoted { load, due, gas_limit, carried } in quoted {
             let place = match due {
-                Due::Anew => self.next_nonce(&mut tx, sponsors, &held, now).await?,
+                Due::Anew => match load.place() {
+                    Some(place) => Some(place),
+                    None => self.next_nonce(&mut tx, sponsors, &held, now).await?,
+                },
                 Due::Raise(sponsor, nonce) => Some((sponsor, nonce)),
                 Due::Fill(sponsor, nonce) => Some((sponsor, nonce)).filter(|place| !held.contains(place)),
             };
@@ -124,7 +128,7 @@ impl<C: PayingChain> Sender<C> {
             held.insert(place);
             let authorization_nonce = match &carried {
                 Carried::Payment { authorization, .. } => authorization.as_ref().map(|it| it.authorization.nonce),
-                Carried::Cancellation(_) | Carried::Clearings(_) => None,
+                Carried::Cancellation(_) | Carried::Clearings(_) | Carried::Refill(_) => None,
             };
             let attempt = Attempt {
                 sponsor: place.0,
@@ -158,7 +162,14 @@ impl<C: PayingChain> Sender<C> {
         let mut due: Vec<(Load<'_>, Due)> = Vec::new();
         for load in loads.iter().copied().filter(may) {
             let mut attempts = load.attempts().iter();
-            if attempts.clone().all(|attempt| waiting.is_over(attempt) || is_resting(&attempt.sponsor)) {
+            let is_anew = match load.place() {
+                // One attempt is enough until it is stuck: no other nonce may have it.
+                Some((treasury, nonce)) => {
+                    load.attempts().is_empty() && !is_resting(&treasury) && waiting.is_free(&treasury, nonce)
+                }
+                None => attempts.clone().all(|attempt| waiting.is_over(attempt) || is_resting(&attempt.sponsor)),
+            };
+            if is_anew {
                 // Carried now, it would fail behind what takes its delegate away.
                 if load.delegated().is_none_or(|wallet| !waiting.clearing.contains(&wallet)) {
                     due.push((load, Due::Anew));
@@ -167,7 +178,7 @@ impl<C: PayingChain> Sender<C> {
                 due.push((load, Due::Raise(stuck.sponsor, stuck.nonce)));
             }
         }
-        for (ready, state) in waiting.sponsors.values() {
+        for (ready, state) in waiting.sponsors.values().filter(|(ready, _)| !ready.is_treasury) {
             let address = ready.address;
             let Some((_, last)) = waiting.held.range((address, 0)..=(address, u64::MAX)).next_back() else { continue };
             let Some(gap) = ready.gap(*last, &waiting.held) else { continue };
@@ -194,49 +205,52 @@ impl<C: PayingChain> Sender<C> {
     ) -> Result<Vec<Quoted<'o>>, SendError> {
         let now = clock.now();
         let is_active = |(ready, state): &&(Ready, SponsorState)| {
-            *state == SponsorState::Active && !self.rests(Resting::Sponsor(ready.address), now)
+            *state == SponsorState::Active && !ready.is_treasury && !self.rests(Resting::Sponsor(ready.address), now)
         };
-        let Some((sponsor, _)) = sponsors.values().find(is_active) else {
-            warn!(chain = %self.network.chain, "{} transfers wait: no sponsor may carry them now", due.len());
-            return Ok(Vec::new());
-        };
-        let sponsor = sponsor.address;
-        let paying: Vec<&OpenTransfer> = due.iter().filter_map(|(load, _)| load.paid()).collect();
+        let carrying = sponsors.values().find(is_active).map(|(ready, _)| ready.address);
+        let waiting = due.iter().filter(|(load, _)| load.place().is_none()).count();
+        if carrying.is_none() && waiting > 0 {
+            warn!(chain = %self.network.chain, "{waiting} transfers wait: no sponsor may carry them now");
+        }
+        let by = |load: &Load<'_>| load.place().map(|(treasury, _)| treasury).or(carrying);
+        let due: Vec<_> = due.iter().filter_map(|(load, due)| Some((*load, *due, by(load)?))).collect();
+        let paying: Vec<&OpenTransfer> = due.iter().filter_map(|(load, ..)| load.paid()).collect();
         let mut brought = self.authorize(&paying, clock).await?;
         let mut ready = Vec::new();
-        for (load, due) in due {
+        for (load, due, sponsor) in due {
             let beside = match load {
                 Load::Payment(of) => brought.remove(&of.transfer.id),
-                Load::Cancellation(_) => Some(None),
+                Load::Cancellation(_) | Load::Refill(_) => Some(None),
                 Load::Clearing(clearing) => self.is_any_live(clearing, now).await.then_some(None),
             };
-            let carried = beside.and_then(|beside| self.carried(*load, beside));
-            ready.extend(carried.map(|carried| (*load, *due, carried)));
+            let carried = beside.and_then(|beside| self.carried(load, beside));
+            ready.extend(carried.map(|carried| (load, due, sponsor, carried)));
         }
-        let asked = ready.iter().map(async |(.., carried)| self.chain.quote(&sponsor, carried).await);
+        let asked = ready.iter().map(async |(_, _, sponsor, carried)| self.chain.quote(sponsor, carried).await);
         let answers = join_all(asked).await;
         let mut asked = Vec::new();
         for (of, answer) in ready.into_iter().zip(answers) {
             match (of.0, answer) {
                 // Nobody waits for it, so it keeps nobody from his turn.
-                (load @ Load::Clearing(_), Err(error)) => {
-                    warn!(chain = %self.network.chain, "delegates are taken away later: {error}");
+                (load @ (Load::Clearing(_) | Load::Refill(_)), Err(error)) => {
+                    let what = load.purpose().name();
+                    warn!(chain = %self.network.chain, "a {what} waits and will be tried again: {error}");
                     self.rest(load.resting(), now);
                 }
                 (load, answer) => asked.push((of, load.id(), answer)),
             }
         }
         let (mut quoted, mut obstructed) = (Vec::new(), Vec::new());
-        for ((load, due, carried), quote) in self.answered(asked, now)? {
+        for ((load, due, _, carried), quote) in self.answered(asked, now)? {
             let id = load.id();
             match quote {
                 Quote::Gas(gas_limit) => quoted.push(Quoted { load, due, gas_limit, carried }),
                 Quote::Refused(said) => {
                     let what = load.purpose().name();
-                    warn!(transfer = %id, "the {what} of transfer {id} cannot be carried now and will be tried again: {said}");
+                    warn!(transfer = %id, "the {what} of {id} cannot be carried now and will be tried again: {said}");
                     match load {
                         Load::Payment(_) => obstructed.push((id, Obstacle::SimulationFailed, said)),
-                        Load::Cancellation(_) | Load::Clearing(_) => self.rest(load.resting(), now),
+                        Load::Cancellation(_) | Load::Clearing(_) | Load::Refill(_) => self.rest(load.resting(), now),
                     }
                 }
             }
@@ -279,6 +293,10 @@ impl<C: PayingChain> Sender<C> {
                 });
                 Some(Carried::Clearings(signed.take(CLEARINGS_MAX).collect()))
             }
+            Load::Refill(Refilling { number, recipient, amount, .. }) => {
+                let chain_ref = self.network.chain_ref.clone();
+                Some(Carried::Refill(Refill { chain_ref, number: *number, recipient: *recipient, amount: *amount }))
+            }
         }
     }
 
@@ -305,7 +323,7 @@ impl<C: PayingChain> Sender<C> {
             max_fee: attempt.max_fee,
             tip: attempt.tip,
         };
-        let path = self.sponsor_path(ready.number);
+        let path = self.path_of(ready.is_treasury, ready.number);
         Some(Planned { attempt, request: SignRequest::Carrier { path, carrier } })
     }
 
@@ -372,6 +390,12 @@ impl<'o> Waiting<'o> {
         };
         let first = clearing.attempts.iter().map(|attempt| attempt.recorded_at).min();
         first.is_some_and(|at| self.now.since(at) < CLEARING_WAIT) && clearing.attempts.iter().any(waits)
+    }
+
+    /// Whether the treasury may carry something with this nonce: nobody has used it.
+    fn is_free(&self, treasury: &Address, nonce: u64) -> bool {
+        let known = self.sponsors.get(treasury);
+        known.is_some_and(|(ready, state)| *state == SponsorState::Active && ready.landed <= nonce)
     }
 
     /// Whether its nonce is the next one of its sponsor and it has waited for too long: then its fees are raised.

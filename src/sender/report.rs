@@ -41,24 +41,27 @@ impl<C: PayingChain> Sender<C> {
     }
 
     /// Looks now and then whether each sponsor owns as much as it should. One that cannot be asked for keeps what is on
-    /// record.
+    /// record. A treasury should own as much as a refill may take.
     pub(super) async fn check_means(&mut self, now: Timestamp) -> Result<(), SendError> {
         if self.looked_at.is_some_and(|at| now.since(at) < LOOK_EVERY && now >= at) {
             return Ok(());
         }
         self.looked_at = Some(now);
-        let (chain, floor) = (self.network.chain, U256::from(self.network.sending.floor));
+        let (chain, sending) = (self.network.chain, self.network.sending);
         let known = sponsors::of_chain(&mut self.db.read().await?, chain).await?;
-        let asked = known.iter().filter_map(|sponsor| sponsor.address).map(async |address| {
-            let owned = tokio::time::timeout(ASKED_TIME_MAX, self.chain.owned(&address)).await;
-            let late = |_| Err(SourceError::transient("nobody answers in time"));
-            (address, owned.unwrap_or_else(late))
-        });
-        let answers: Vec<(Address, Result<U256, SourceError>)> = join_all(asked).await;
+        let asked =
+            known.iter().filter_map(|of| Some((of.is_treasury, of.address?))).map(async |(is_treasury, address)| {
+                let owned = tokio::time::timeout(ASKED_TIME_MAX, self.chain.owned(&address)).await;
+                let late = |_| Err(SourceError::transient("nobody answers in time"));
+                let least = U256::from(if is_treasury { sending.refill_to } else { sending.floor });
+                (address, least, owned.unwrap_or_else(late))
+            });
+        let answers: Vec<(Address, U256, Result<U256, SourceError>)> = join_all(asked).await;
+        self.means = answers.iter().filter_map(|(of, _, owned)| Some((*of, *owned.as_ref().ok()?))).collect();
         let mut tx = self.begin(now).await?;
-        for (address, owned) in answers {
+        for (address, least, owned) in answers {
             match owned {
-                Ok(owned) if owned < floor => sponsors::poor(&mut tx, chain, &address, now).await?,
+                Ok(owned) if owned < least => sponsors::poor(&mut tx, chain, &address, now).await?,
                 Ok(_) => sponsors::funded(&mut tx, chain, &address).await?,
                 Err(error) => warn!(%chain, "what sponsor {address} owns is not known: {error}"),
             }

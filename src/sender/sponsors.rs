@@ -30,6 +30,8 @@ pub(super) type Held = BTreeSet<(Address, u64)>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ready {
     pub(super) number: u32,
+    /// It carries nothing but refills.
+    pub(super) is_treasury: bool,
     pub(super) address: Address,
     /// The first nonce that is ours.
     first_nonce: u64,
@@ -57,7 +59,7 @@ struct Strange {
 
 impl Keys {
     /// They are checked soon.
-    fn suspect(&mut self) {
+    pub(super) fn suspect(&mut self) {
         self.is_suspected = true;
     }
 
@@ -165,7 +167,7 @@ impl<C: PayingChain> Sender<C> {
         if new.is_empty() {
             return Ok(());
         }
-        let path = |sponsor: &&Sponsor| self.sponsor_path(sponsor.number);
+        let path = |sponsor: &&Sponsor| self.path_of(sponsor.is_treasury, sponsor.number);
         let paths: Vec<KeyPath> = new.iter().map(path).collect();
         let addresses = self.signer.addresses(&paths).await?;
         let mut derived = Vec::new();
@@ -194,6 +196,13 @@ impl<C: PayingChain> Sender<C> {
         KeyPath::of_sponsor(self.network.chain.family(), &self.network.chain_ref, number)
     }
 
+    pub(super) fn path_of(&self, is_treasury: bool, number: u32) -> KeyPath {
+        if is_treasury {
+            return KeyPath::of_treasury(self.network.chain.family(), &self.network.chain_ref);
+        }
+        self.sponsor_path(number)
+    }
+
     /// The sponsors of the chain by address, and how far the chain has come with each.
     pub(super) async fn ready_sponsors(&mut self, now: Timestamp) -> Result<Sponsors, SendError> {
         let chain = self.network.chain;
@@ -201,7 +210,7 @@ impl<C: PayingChain> Sender<C> {
         let known = sponsors::of_chain(&mut reader, chain).await?;
         drop(reader);
         let mut ready = BTreeMap::new();
-        for Sponsor { number, address, state, first_nonce, journal_nonce, .. } in known {
+        for Sponsor { number, is_treasury, address, state, first_nonce, journal_nonce, .. } in known {
             if let Some((address, first_nonce)) = address.zip(first_nonce) {
                 let landed = match self.landed.get(&address) {
                     Some((landed, at)) if *at <= now && now.since(*at) < LANDED_FOR => *landed,
@@ -211,7 +220,8 @@ impl<C: PayingChain> Sender<C> {
                         landed
                     }
                 };
-                ready.insert(address, (Ready { number, address, first_nonce, journal_nonce, landed }, state));
+                let of = Ready { number, is_treasury, address, first_nonce, journal_nonce, landed };
+                ready.insert(address, (of, state));
             }
         }
         Ok(ready)
@@ -229,14 +239,13 @@ impl<C: PayingChain> Sender<C> {
     ) -> Result<Option<(Address, u64)>, StoreError> {
         let chain = self.network.chain;
         let mut best: Option<(u64, Address, u64)> = None;
-        for (ready, state) in sponsors.values_mut() {
+        for (ready, state) in sponsors.values_mut().filter(|(ready, _)| !ready.is_treasury) {
             if *state != SponsorState::Active || self.rests(Resting::Sponsor(ready.address), now) {
                 continue;
             }
             let address = ready.address;
-            let last = attempts::last_nonce(tx, chain, &address).await?;
             // What a store that is lost gave stays a gap until somebody lands there.
-            let end = after(last, ready.first_nonce).max(ready.journal_nonce);
+            let end = ready.end(attempts::last_nonce(tx, chain, &address).await?);
             if ready.landed > end {
                 // What one endpoint reports of its newest block is no evidence.
                 self.keys.suspect();
@@ -260,6 +269,11 @@ fn after(last: Option<u64>, first_nonce: u64) -> u64 {
 }
 
 impl Ready {
+    /// The nonce behind all that were given, where `last` is the last one of our attempts.
+    pub(super) fn end(&self, last: Option<u64>) -> u64 {
+        after(last, self.first_nonce).max(self.journal_nonce)
+    }
+
     /// The lowest nonce below `end` that has not landed and that nobody holds.
     pub(super) fn gap(&self, end: u64, held: &Held) -> Option<u64> {
         (self.landed.max(self.first_nonce)..end).find(|nonce| !held.contains(&(self.address, *nonce)))

@@ -34,6 +34,7 @@ pub struct Attempt {
     pub nonce: u64,
     /// 0 for the first at this nonce.
     pub nth: u32,
+    /// Or the id of a refill.
     pub transfer_id: TransferId,
     pub purpose: Purpose,
     pub deadline_secs: u64,
@@ -62,6 +63,8 @@ pub enum Purpose {
     Cancellation,
     /// It takes the delegates of wallets away: first that of its transfer's.
     Clearing,
+    /// It is of no transfer: the treasury gives a sponsor something.
+    Refill,
 }
 
 /// What a transaction that makes a guard is made of beside limit and price.
@@ -286,7 +289,7 @@ pub async fn sent(
     expect_one("record what a node made of an attempt", sent)
 }
 
-/// The attempts of one transfer, the oldest first.
+/// The attempts of one transfer, or of a refill, the oldest first.
 pub async fn of_transfer(connection: &mut impl Connection, id: TransferId) -> Result<Vec<Attempt>, StoreError> {
     fetch_all!(connection, Row, OF_TRANSFER, id.to_string())?.into_iter().map(Attempt::try_from).collect()
 }
@@ -317,7 +320,7 @@ pub async fn is_account_paid_for(tx: &mut Tx, transfer: &Transfer, since: Timest
 }
 
 impl Purpose {
-    const ALL: [Purpose; 3] = [Purpose::Payment, Purpose::Cancellation, Purpose::Clearing];
+    const ALL: [Purpose; 4] = [Purpose::Payment, Purpose::Cancellation, Purpose::Clearing, Purpose::Refill];
 
     /// The name that is stored and shown.
     pub const fn name(self) -> &'static str {
@@ -325,6 +328,7 @@ impl Purpose {
             Purpose::Payment => "payment",
             Purpose::Cancellation => "cancellation",
             Purpose::Clearing => "clearing",
+            Purpose::Refill => "refill",
         }
     }
 }

@@ -34,7 +34,8 @@ pub struct Entry {
 /// What an entry is of, and how much of the native currency it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OfTransfer {
-    pub id: TransferId,
+    /// `None` of a refill, which is no transfer's.
+    pub id: Option<TransferId>,
     pub chain: Chain,
     pub route: String,
     /// Base units.
@@ -209,7 +210,7 @@ pub async fn append(tx: &mut Tx, entry: &Entry) -> Result<bool, StoreError> {
         &key,
         ORGANIZATION,
         kind.name(),
-        of.map(|of| of.id.to_string()),
+        of.and_then(|of| of.id).map(|id| id.to_string()),
         of.map(|of| of.chain.name()),
         of.map(|of| of.route.as_str()),
         of.map(|of| of.symbol.as_str()),
@@ -415,8 +416,10 @@ fn key(entry: &Entry) -> String {
     let kind = entry.kind.name();
     match (&entry.transfer, &entry.landed) {
         (None, _) => format!("{kind} {ORGANIZATION}"),
-        (Some(of), None) => format!("{kind} {}", of.id),
-        (Some(of), Some((tx, _))) => format!("{kind} {} {tx} {}", of.chain, of.id),
+        (Some(OfTransfer { id: Some(id), .. }), None) => format!("{kind} {id}"),
+        (Some(OfTransfer { id: None, chain, .. }), None) => format!("{kind} {chain}"),
+        (Some(OfTransfer { id: Some(id), chain, .. }), Some((tx, _))) => format!("{kind} {chain} {tx} {id}"),
+        (Some(OfTransfer { id: None, chain, .. }), Some((tx, _))) => format!("{kind} {chain} {tx}"),
     }
 }
 
@@ -448,8 +451,8 @@ impl CreditRow {
 }
 
 impl OfTransfer {
-    /// So much of the chain's currency, of a transfer.
-    pub fn new(id: TransferId, chain: Chain, route: &str, amount: U256, currency: &GasCurrency) -> Self {
+    /// So much of the chain's currency, of a transfer, if it is of one.
+    pub fn new(id: Option<TransferId>, chain: Chain, route: &str, amount: U256, currency: &GasCurrency) -> Self {
         let (route, symbol) = (route.to_owned(), currency.symbol.clone());
         OfTransfer { id, chain, route, amount, rent: 0, symbol, decimals: currency.decimals }
     }
@@ -459,9 +462,10 @@ impl TryFrom<Row> for Listed {
     type Error = StoreError;
 
     fn try_from(row: Row) -> Result<Self, StoreError> {
-        let transfer = match (row.transfer_id, row.chain, row.route, row.symbol, row.decimals, row.amount) {
-            (Some(id), Some(chain), Some(route), Some(symbol), Some(decimals), Some(amount)) => Some(OfTransfer {
-                id: parsed("transfer id", &id)?,
+        let id = row.transfer_id.map(|id| parsed("transfer id", &id)).transpose()?;
+        let transfer = match (row.chain, row.route, row.symbol, row.decimals, row.amount) {
+            (Some(chain), Some(route), Some(symbol), Some(decimals), Some(amount)) => Some(OfTransfer {
+                id,
                 chain: parsed("chain", &chain)?,
                 route,
                 amount: amount_of(&amount)?,

@@ -45,6 +45,7 @@ pub mod overrides;
 pub mod policies;
 pub mod prices;
 pub mod recoveries;
+pub mod refills;
 pub mod replay;
 pub mod requests;
 pub mod sender_reports;
@@ -111,6 +112,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         policies::STATEMENTS,
         prices::STATEMENTS,
         recoveries::STATEMENTS,
+        refills::STATEMENTS,
         replay::STATEMENTS,
         requests::STATEMENTS,
         sender_reports::STATEMENTS,

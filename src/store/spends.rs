@@ -34,6 +34,8 @@ pub struct Evidence {
     /// What left the spender, and what its intents paid.
     pub left: Vec<(AssetId, U256)>,
     pub paid: Vec<(AssetId, U256)>,
+    /// All that left came to sponsors of the chain.
+    pub is_to_sponsors: bool,
 }
 
 statements! {
@@ -56,6 +58,8 @@ statements! {
                WHERE m.chain = $1 AND m.block_hash = $2 AND m.tx_id = $3)";
     HAS_FEE = "SELECT 1 FROM fees WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4";
     LEFT = "SELECT asset, amount FROM debits WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND sender = $4 ORDER BY leg_hash";
+    ELSEWHERE = "SELECT 1 FROM debits AS d WHERE d.chain = $1 AND d.block_hash = $2 AND d.tx_id = $3 AND d.sender = $4 \
+                 AND NOT EXISTS (SELECT 1 FROM sponsors AS s WHERE s.chain = d.chain AND s.address = d.recipient) ORDER BY d.leg_hash LIMIT 1";
     PAID = "SELECT asset, amount FROM marks WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4 AND effect = 'paid' ORDER BY intent_key";
     JOURNALED = "INSERT INTO journal_txs (chain, tx_id) VALUES ($1, $2) ON CONFLICT (chain, tx_id) DO NOTHING";
 }
@@ -106,7 +110,10 @@ pub async fn evidence(connection: &mut impl Connection, chain: Chain, spend: &Sp
         rows.into_iter().map(amount).collect::<Result<Vec<_>, StoreError>>()
     };
     let is_ours = fetch_optional!(connection, (i32,), IS_OURS, name, of)?.is_some();
-    Ok(Evidence { is_ours, carries, has_fee, left: amounts(left)?, paid: amounts(paid)? })
+    let elsewhere = fetch_optional!(connection, (i32,), ELSEWHERE, name, hash, of, spender)?;
+    let (left, paid) = (amounts(left)?, amounts(paid)?);
+    let is_to_sponsors = !left.is_empty() && elsewhere.is_none();
+    Ok(Evidence { is_ours, carries, has_fee, left, paid, is_to_sponsors })
 }
 
 /// Records that it was judged: it is not judged again when its block is read again.

@@ -16,6 +16,8 @@ use crate::transfer::SponsorState;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sponsor {
     pub number: u32,
+    /// It carries nothing, and refills the others.
+    pub is_treasury: bool,
     /// `None` until a process with a signer has derived it.
     pub address: Option<Address>,
     pub state: SponsorState,
@@ -28,9 +30,9 @@ pub struct Sponsor {
 }
 
 statements! {
-    ADD = "INSERT INTO sponsors (chain, number, state, created_us) \
-           SELECT $1, COALESCE(MAX(number), -1) + 1, 'active', $2 FROM sponsors WHERE chain = $1";
-    OF_CHAIN = "SELECT number, address, state, first_nonce, journal_nonce, poor_since_us FROM sponsors WHERE chain = $1 ORDER BY number";
+    ADD = "INSERT INTO sponsors (chain, number, state, created_us, is_treasury) \
+           SELECT $1, COALESCE(MAX(number), -1) + 1, 'active', $2, $3 FROM sponsors WHERE chain = $1";
+    OF_CHAIN = "SELECT number, is_treasury, address, state, first_nonce, journal_nonce, poor_since_us FROM sponsors WHERE chain = $1 ORDER BY number";
     DERIVED = "UPDATE sponsors SET address = $1, watch_seq = $4 WHERE chain = $2 AND number = $3 AND address IS NULL";
     TAKEN_UP = "UPDATE sponsors SET first_nonce = $1 WHERE chain = $2 AND number = $3 AND first_nonce IS NULL";
     JOURNALED = "UPDATE sponsors SET journal_nonce = $1 WHERE chain = $2 AND address = $3 AND (journal_nonce IS NULL OR journal_nonce < $1)";
@@ -45,6 +47,7 @@ statements! {
 #[derive(FromRow)]
 struct Row {
     number: i64,
+    is_treasury: bool,
     address: Option<Vec<u8>>,
     state: String,
     first_nonce: Option<i64>,
@@ -52,25 +55,27 @@ struct Row {
     poor_since_us: Option<i64>,
 }
 
-/// Asks for one more sponsor of the chain.
-pub async fn add(tx: &mut Tx, chain: Chain, now: Timestamp) -> Result<(), StoreError> {
-    let added = execute!(tx, ADD, chain.name(), now.0)?;
+/// Asks for one more sponsor of the chain, or for its treasury.
+pub async fn add(tx: &mut Tx, chain: Chain, is_treasury: bool, now: Timestamp) -> Result<(), StoreError> {
+    let added = execute!(tx, ADD, chain.name(), now.0, is_treasury)?;
     expect_one("add a sponsor", added)
 }
 
 /// All sponsors of the chain, by number.
 pub async fn of_chain(connection: &mut impl Connection, chain: Chain) -> Result<Vec<Sponsor>, StoreError> {
     let rows = fetch_all!(connection, Row, OF_CHAIN, chain.name())?;
-    let sponsor = |Row { number, address: bytes, state, first_nonce, journal_nonce, poor_since_us }: Row| {
-        Ok(Sponsor {
-            number: uint("number", number)?,
-            address: bytes.map(|bytes| address("sponsor", &bytes)).transpose()?,
-            state: state.parse().map_err(|error| StoreError::inconsistent("state of a sponsor", error))?,
-            first_nonce: first_nonce.map(|nonce| uint("nonce", nonce)).transpose()?,
-            journal_nonce: uint("nonce", journal_nonce.unwrap_or_default())?,
-            poor_since: poor_since_us.map(Timestamp),
-        })
-    };
+    let sponsor =
+        |Row { number, is_treasury, address: bytes, state, first_nonce, journal_nonce, poor_since_us }: Row| {
+            Ok(Sponsor {
+                number: uint("number", number)?,
+                is_treasury,
+                address: bytes.map(|bytes| address("sponsor", &bytes)).transpose()?,
+                state: state.parse().map_err(|error| StoreError::inconsistent("state of a sponsor", error))?,
+                first_nonce: first_nonce.map(|nonce| uint("nonce", nonce)).transpose()?,
+                journal_nonce: uint("nonce", journal_nonce.unwrap_or_default())?,
+                poor_since: poor_since_us.map(Timestamp),
+            })
+        };
     rows.into_iter().map(sponsor).collect()
 }
 

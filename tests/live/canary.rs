@@ -467,6 +467,7 @@ fn send(reported: &mut Output) {
     let there = ["--chain", "ETHEREUM_TESTNET", "--reason", "a test"];
     for (command, code) in [
         (&["sponsor", "add"][..], 0),
+        (&["sponsor", "add", "--treasury"], 0),
         (&["sponsor", "pause", "0"], 0),
         (&["sponsor", "resume", "0"], 0),
         // It is not quarantined.
@@ -481,6 +482,7 @@ fn send(reported: &mut Output) {
     for command in [&["sponsor", "list"][..], &["sender", "status"], &["transfer", "list"]] {
         reported.run(command, 0);
     }
+    reported.run(&["sponsor", "show", "1", "--chain", "ETHEREUM_TESTNET"], 0);
     reported.run(&["signer", "adopt", "--reason", "a test"], 0);
     limit(reported);
     pay_gas(reported);

@@ -34,6 +34,7 @@ mod postgres;
 mod proxy;
 mod rebuild;
 mod receivers;
+mod refills;
 mod reorgs;
 mod restored;
 mod sandbox;

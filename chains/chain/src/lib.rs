@@ -71,7 +71,7 @@ pub use sender::{Payer, SenderRule};
 pub use signers::Signers;
 pub use signing::{
     Carried, Carrier, GUARD_RETENTION_HOURS_MIN, GuardTerms, Guarded, JOURNAL_ENTRIES_MAX, JournalPage, Journaled,
-    KeyPath, RECLAIM_GUARDS_MAX, Reclaim, Refusal, SIGN_REQUESTS_MAX, Seed, SignRequest, Signed, Signer,
+    KeyPath, RECLAIM_GUARDS_MAX, Reclaim, Refill, Refusal, SIGN_REQUESTS_MAX, Seed, SignRequest, Signed, Signer,
     SignerUnavailable, Signing,
 };
 pub use source::{

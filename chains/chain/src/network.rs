@@ -176,6 +176,8 @@ pub struct Sending {
     pub first_cost: u64,
     /// A sponsor that owns less is reported, so that somebody funds it in time.
     pub floor: u128,
+    /// What a sponsor below the floor owns behind a refill; no refill is more.
+    pub refill_to: u128,
     /// After how many usual block times without inclusion an attempt's fees are raised.
     pub raise_after_blocks: u64,
     /// How many transactions of one sponsor wait at the same time.
@@ -219,6 +221,8 @@ impl Sending {
     pub const IN_FLIGHT_MAX: u64 = 16;
     /// How many transfers a sponsor can still pay for when it is reported.
     const FLOOR_TRANSFERS: u128 = 100;
+    /// So many times the floor a refilled sponsor owns: it carries some hundred transfers before the next refill.
+    pub const REFILL_TIMES: u128 = 5;
     /// More than an account that pays salaries needs on most days.
     const NEW_ACCOUNTS_PER_DAY: u32 = 20;
     /// Longer than a weekend: backups of Friday are restored on Monday.
@@ -231,6 +235,7 @@ impl Sending {
         Sending {
             first_cost,
             floor: first_cost as u128 * Sending::FLOOR_TRANSFERS,
+            refill_to: first_cost as u128 * Sending::FLOOR_TRANSFERS * Sending::REFILL_TIMES,
             raise_after_blocks: Sending::RAISE_AFTER_BLOCKS,
             in_flight: Sending::IN_FLIGHT_MAX,
             max_fee: None,

@@ -279,6 +279,7 @@ impl Carried {
         match self {
             Carried::Payment { signed, .. } | Carried::Cancellation(signed) => Some(&signed.intent.chain_ref),
             Carried::Clearings(clearings) => clearings.first().map(|it| it.authorization.chain_ref.as_str()),
+            Carried::Refill(refill) => Some(&refill.chain_ref),
         }
     }
 
@@ -286,13 +287,14 @@ impl Carried {
     pub const fn intent(&self) -> Option<&Intent> {
         match self {
             Carried::Payment { signed, .. } | Carried::Cancellation(signed) => Some(&signed.intent),
-            Carried::Clearings(_) => None,
+            Carried::Clearings(_) | Carried::Refill(_) => None,
         }
     }
 }
 
 impl Carrier {
-    /// The most that it may cost its sponsor, in base units of the native currency; what a rollup adds comes on top.
+    /// The most that it may cost its sponsor, in base units of the native currency; what a rollup adds, and what a refill
+    /// gives, come on top.
     pub fn cost_max(&self) -> u128 {
         self.max_fee.saturating_mul(u128::from(self.gas_limit))
     }

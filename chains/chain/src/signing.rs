@@ -9,7 +9,7 @@ use std::pin::Pin;
 use serde::{Deserialize, Serialize};
 
 use crate::hashing::hash_of;
-use crate::{Address, Authorization, BlockHash, Family, Intent, SignedAuthorization, SignedIntent, TxId};
+use crate::{Address, Authorization, BlockHash, Family, Intent, SignedAuthorization, SignedIntent, TxId, U256};
 
 /// How many requests one call may have.
 pub const SIGN_REQUESTS_MAX: usize = 64;
@@ -109,7 +109,7 @@ pub enum SignRequest {
     },
 }
 
-/// A transaction of a sponsor that carries what others have signed.
+/// A transaction of a sponsor that carries what others have signed, or of a treasury that refills a sponsor.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Carrier {
     /// Who pays for it.
@@ -140,6 +140,21 @@ pub enum Carried {
     Cancellation(SignedIntent),
     /// What takes the delegates of so many wallets away: at least one, and at most [`CLEARINGS_MAX`](crate::CLEARINGS_MAX).
     Clearings(Vec<SignedAuthorization>),
+    /// What the treasury of a chain gives a sponsor. Nothing else is carried by it.
+    Refill(Refill),
+}
+
+/// What the treasury of a chain gives a sponsor of that chain, of the native currency.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Refill {
+    /// CAIP-2, for example `eip155:8453`.
+    pub chain_ref: String,
+    /// The sponsor's number.
+    pub number: u32,
+    /// Its address.
+    pub recipient: Address,
+    /// In base units.
+    pub amount: U256,
 }
 
 /// A transaction of Solana that makes an intent's guard and pays. It can land while its blockhash is young enough.
@@ -236,6 +251,17 @@ pub enum Journaled {
         /// Its id.
         tx: TxId,
     },
+    /// By a treasury's key: a transaction that refills a sponsor.
+    Refill {
+        /// Who pays for it.
+        treasury: Address,
+        /// The treasury's nonce.
+        nonce: u64,
+        /// What it gives.
+        refill: Refill,
+        /// Its id.
+        tx: TxId,
+    },
     /// By the keys of a sponsor and of payers: a transaction that takes back guards.
     Reclaim {
         /// Who pays for it.
@@ -283,6 +309,11 @@ impl KeyPath {
     /// Of the sponsor with this number on the chain with this CAIP-2 name.
     pub fn of_sponsor(family: Family, chain_ref: &str, number: u32) -> Self {
         KeyPath::of(Seed::Sponsors, family, chain_ref, &number.to_string())
+    }
+
+    /// Of the treasury of the chain with this CAIP-2 name. It is no sponsor's: those have numbers.
+    pub fn of_treasury(family: Family, chain_ref: &str) -> Self {
+        KeyPath::of(Seed::Sponsors, family, chain_ref, "treasury")
     }
 
     fn of(seed: Seed, family: Family, owner: &str, tag: &str) -> Self {

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use landfall_chain::{
     Acting, Address, AssetId, Authorization, BlockHash, BlockRef, BroadcastResponse, Carried, Carrier, Effect,
     FeeMarket, GuardQuote, GuardTerms, Guarded, Intent, IntentKey, Lane, Maker, Mark, PayingChain, Quote, Readiness,
-    Reclaim, ReclaimQuote, Route, SignedAuthorization, SignedIntent, SourceError, TxId, TxLife, TxRef, U256, Unpayable,
-    hash_of,
+    Reclaim, ReclaimQuote, Refill, Route, SignedAuthorization, SignedIntent, SourceError, TxId, TxLife, TxRef, U256,
+    Unpayable, hash_of,
 };
 
 use crate::ledger::State;
@@ -277,9 +277,21 @@ impl SimChain {
         let carried = txs.filter_map(|tx| Some(&state.paying.signed.get(&tx.tx.id)?.carried));
         let clearings = |carried: &Carried| match carried {
             Carried::Clearings(clearings) => Some(clearings.len()),
-            Carried::Payment { .. } | Carried::Cancellation(_) => None,
+            Carried::Payment { .. } | Carried::Cancellation(_) | Carried::Refill(_) => None,
         };
         carried.filter_map(clearings).collect()
+    }
+
+    /// What treasuries gave sponsors in canonical blocks: to whom, how much, and with which nonce.
+    pub fn refills(&self) -> Vec<(Address, U256, u64)> {
+        let state = self.lock();
+        let txs = state.blocks.iter().flat_map(|block| &block.txs).filter(|tx| !tx.legs.is_empty());
+        let carriers = txs.filter_map(|tx| state.paying.signed.get(&tx.tx.id));
+        let refills = carriers.filter_map(|carrier| match &carrier.carried {
+            Carried::Refill(Refill { recipient, amount, .. }) => Some((*recipient, *amount, carrier.nonce)),
+            Carried::Payment { .. } | Carried::Cancellation(_) | Carried::Clearings(_) => None,
+        });
+        refills.collect()
     }
 
     /// How many transactions of an address canonical blocks have.
@@ -340,8 +352,8 @@ impl State {
                 let is_used = self.is_key_used(&intent.payer, &intent.key(), &intent.asset, u64::MAX);
                 is_used.then_some("the authorization is used")
             }
-            // What does not count is left out.
-            Carried::Clearings(_) => None,
+            // What does not count is left out; who refills has it, or nobody pools it.
+            Carried::Clearings(_) | Carried::Refill(_) => None,
         }
     }
 
@@ -507,6 +519,10 @@ impl State {
                 executed.marks = vec![Mark { tx, payer, key: intent.key(), asset, effect: Effect::Cancelled }];
             }
             Carried::Clearings(_) => {}
+            Carried::Refill(Refill { recipient, amount, .. }) => {
+                let of = SimLeg::native(sponsor, *recipient, 0);
+                executed.legs = vec![SimLeg { amount: *amount, ..of }];
+            }
         }
         self.blocks.last_mut().expect("block 0 is never dropped").txs.push(executed);
     }
@@ -517,7 +533,8 @@ impl State {
         if let Some(blockhash) = of_guarded.or(of_reclaim) {
             return self.pool_guarded(id, &blockhash);
         }
-        let Some(Carrier { sponsor, nonce, max_fee, tip, gas_limit, .. }) = self.paying.signed.get(&id).cloned() else {
+        let Some(Carrier { sponsor, carried, nonce, max_fee, tip, gas_limit }) = self.paying.signed.get(&id).cloned()
+        else {
             return BroadcastResponse::Refused;
         };
         if self.paying.pool.contains(&id) {
@@ -527,7 +544,7 @@ impl State {
         if nonce < next {
             return BroadcastResponse::NonceUsed;
         }
-        let cost = U256::from(max_fee.saturating_mul(u128::from(gas_limit)));
+        let cost = U256::from(max_fee.saturating_mul(u128::from(gas_limit))) + value(&carried);
         if self.balance(&sponsor, &AssetId::Native, u64::MAX) < cost {
             return BroadcastResponse::Poor;
         }
@@ -758,8 +775,16 @@ fn cancellation_signature(intent: &Intent) -> Vec<u8> {
 fn beside(carried: &Carried) -> Vec<&SignedAuthorization> {
     match carried {
         Carried::Payment { authorization, .. } => authorization.as_deref().into_iter().collect(),
-        Carried::Cancellation(_) => Vec::new(),
+        Carried::Cancellation(_) | Carried::Refill(_) => Vec::new(),
         Carried::Clearings(clearings) => clearings.iter().collect(),
+    }
+}
+
+/// What the transaction itself gives of the native currency.
+fn value(carried: &Carried) -> U256 {
+    match carried {
+        Carried::Refill(refill) => refill.amount,
+        Carried::Payment { .. } | Carried::Cancellation(_) | Carried::Clearings(_) => U256::ZERO,
     }
 }
 
@@ -796,6 +821,9 @@ fn id_of(carrier: &Carrier) -> [u8; 32] {
             (intent_hash(&signed.intent), signed.signature.as_slice())
         }
         Carried::Clearings(_) => ([0; 32], [].as_slice()),
+        Carried::Refill(Refill { recipient, amount, .. }) => {
+            (hash_of([recipient.as_bytes(), &amount.to_be_bytes::<32>()]), [].as_slice())
+        }
     };
     let beside: Vec<u8> = beside(carried).into_iter().flat_map(|it| it.signature.clone()).collect();
     let fields: [&[u8]; 8] = [sponsor.as_bytes(), &intent, signature, &beside, &nonce, &gas_limit, &max_fee, &tip];

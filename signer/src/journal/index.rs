@@ -42,6 +42,8 @@ pub(super) struct Index {
     intents: HashMap<[u8; 16], Signed>,
     /// Carriers and reclaims.
     carriers: HashMap<[u8; 32], u64>,
+    /// By chain, treasury and nonce: what a sponsor is given, and the first entry of it.
+    refills: HashMap<[u8; 32], ([u8; 32], u64)>,
     /// By transfer.
     cancellations: HashMap<[u8; 16], u64>,
     /// The entries of intents whose guard is taken back, and how many reclaims of it there are.
@@ -68,9 +70,10 @@ impl Index {
             Kind::Intent => self.seen_intent(line),
             Kind::Cancellation => self.seen_cancellation(line),
             Kind::Authorization => self.seen_authorization(line),
-            Kind::Carrier | Kind::Reclaim => {
-                self.carriers.get(&line.what()).map_or(Seen::Never, |seq| Seen::Same { seq: *seq })
-            }
+            Kind::Carrier | Kind::Reclaim => match self.carriers.get(&line.what()) {
+                Some(seq) => Seen::Same { seq: *seq },
+                None => self.seen_refill(line),
+            },
         }
     }
 
@@ -109,6 +112,15 @@ impl Index {
         }
     }
 
+    /// Another attempt may offer more for the same, at the same nonce.
+    fn seen_refill(&self, line: &Line) -> Seen {
+        let known = line.refilled().and_then(|(place, what)| Some((self.refills.get(&place)?, what)));
+        match known {
+            Some(((first, seq), what)) if *first != what => Seen::OtherContent { seq: *seq },
+            Some(_) | None => Seen::Never,
+        }
+    }
+
     /// Takes in the entry behind all others.
     pub(super) fn add(&mut self, line: &Line) -> Result<(), Contradiction> {
         let follows = match self.seen(line) {
@@ -138,6 +150,7 @@ impl Index {
             }
             Kind::Carrier => {
                 let carried: Carried = serde_json::from_str(line.content.get()).map_err(|_| Contradiction)?;
+                let refilled = line.refilled();
                 let known = match (transfer(line), carried.intent, carried.cancellation, &carried.clearings) {
                     (Some(id), Some(intent), None, None) => {
                         let signed = self.intents.get(&id);
@@ -147,10 +160,14 @@ impl Index {
                     (None, None, None, Some(clearings)) => {
                         clearings.iter().all(|entry| self.authorized.contains(entry))
                     }
+                    (None, None, None, None) => refilled.is_some(),
                     (_, _, _, _) => false,
                 };
                 if !known || !carried.authorization.is_none_or(|entry| self.authorized.contains(&entry)) {
                     return Err(Contradiction);
+                }
+                if let Some((place, what)) = refilled {
+                    self.refills.entry(place).or_insert((what, line.seq));
                 }
                 self.carriers.insert(line.what(), line.seq);
             }
@@ -169,6 +186,9 @@ impl Index {
     /// Takes out the newest entry again.
     pub(super) fn remove(&mut self, line: &Line) {
         self.carriers.remove(&line.what());
+        if let Some((place, _)) = line.refilled() {
+            self.refills.retain(|of, (_, first)| *of != place || *first != line.seq);
+        }
         if line.kind == Kind::Reclaim
             && let Ok(content) = serde_json::from_str::<ReclaimContent>(line.content.get())
         {

@@ -4,7 +4,7 @@
 
 use landfall_chain::{
     Address, Authorization, BlockHash, Carried as Load, Carrier, Family, GuardTerms, Guarded, Intent, Journaled,
-    KeyPath, Reclaim, Route, TxId, hash_of,
+    KeyPath, Reclaim, Refill, Route, TxId, U256, hash_of,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -87,13 +87,15 @@ struct IntentContent<'i> {
 #[derive(Serialize)]
 struct CarrierContent {
     sponsor: String,
-    /// The entry of what it carries: one of these three.
+    /// The entry of what it carries: one of these three, or what it gives a sponsor.
     #[serde(skip_serializing_if = "Option::is_none")]
     intent: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cancellation: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     clearings: Option<Vec<u64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refill: Option<Refilled>,
     /// Of the payer.
     #[serde(skip_serializing_if = "Option::is_none")]
     signature: Option<String>,
@@ -110,6 +112,14 @@ struct CarrierContent {
     tip: String,
     /// Its id.
     tx: String,
+}
+
+/// What a treasury gives a sponsor.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Refilled {
+    number: u32,
+    recipient: String,
+    amount: String,
 }
 
 /// `content` of a transaction that makes a guard.
@@ -148,6 +158,7 @@ pub(super) struct Carried {
     pub(super) intent: Option<u64>,
     pub(super) cancellation: Option<u64>,
     pub(super) clearings: Option<Vec<u64>>,
+    pub(super) refill: Option<Refilled>,
     pub(super) authorization: Option<u64>,
     tx: String,
 }
@@ -219,8 +230,10 @@ impl Line {
             Entries::Payment { intent: seq, authorization: beside } => (intent, authorization) = (Some(*seq), *beside),
             Entries::Cancellation(seq) => cancellation = Some(*seq),
             Entries::Clearings(entries) => clearings = Some(entries.clone()),
+            Entries::Refill => {}
         }
         let (mut signature, mut authorization_signature, mut clearing_signatures) = (None, None, None);
+        let mut refill = None;
         match &carrier.carried {
             Load::Payment { signed, authorization } => {
                 signature = Some(hex::encode(&signed.signature));
@@ -230,12 +243,17 @@ impl Line {
             Load::Clearings(all) => {
                 clearing_signatures = Some(all.iter().map(|it| hex::encode(&it.signature)).collect());
             }
+            Load::Refill(Refill { number, recipient, amount, .. }) => {
+                let (recipient, amount) = (recipient.to_string(), amount.to_string());
+                refill = Some(Refilled { number: *number, recipient, amount });
+            }
         }
         let content = raw(&CarrierContent {
             sponsor: carrier.sponsor.to_string(),
             intent,
             cancellation,
             clearings,
+            refill,
             signature,
             authorization,
             authorization_signature,
@@ -345,8 +363,13 @@ impl Line {
                 Some(Journaled::Authorization(Authorization { chain_ref, wallet, implementation, nonce }))
             }
             Kind::Carrier => {
-                let Carried { sponsor, nonce, tx, .. } = serde_json::from_str(self.content.get()).ok()?;
+                let Carried { sponsor, nonce, refill, tx, .. } = serde_json::from_str(self.content.get()).ok()?;
                 let (sponsor, tx) = (address(&sponsor)?, TxId::parse(family, &tx).ok()?);
+                if let Some(Refilled { number, recipient, amount }) = refill {
+                    let (recipient, amount) = (address(&recipient)?, amount.parse::<U256>().ok()?);
+                    let refill = Refill { chain_ref, number, recipient, amount };
+                    return Some(Journaled::Refill { treasury: sponsor, nonce: nonce?, refill, tx });
+                }
                 Some(Journaled::Carrier { transfer_id: transfer_id(), sponsor, nonce, tx })
             }
             Kind::Reclaim => {
@@ -356,6 +379,18 @@ impl Line {
                 Some(Journaled::Reclaim { sponsor: address(&sponsor)?, blockhash, tx })
             }
         }
+    }
+
+    /// Of a carrier that refills a sponsor what it is the only one of, a chain, a treasury and its nonce; and a hash of what it
+    /// gives, whatever is offered for it.
+    pub(super) fn refilled(&self) -> Option<([u8; 32], [u8; 32])> {
+        if self.kind != Kind::Carrier || self.transfer.is_some() {
+            return None;
+        }
+        let Carried { sponsor, nonce, refill, .. } = serde_json::from_str(self.content.get()).ok()?;
+        let Refilled { number, recipient, amount } = refill?;
+        let place = [text(self.chain.as_ref()), sponsor.as_bytes(), &nonce?.to_be_bytes()];
+        Some((hash_of(place), hash_of([&number.to_be_bytes()[..], recipient.as_bytes(), amount.as_bytes()])))
     }
 
     fn hashed(&self) -> String {

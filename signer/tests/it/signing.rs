@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use landfall_chain::{
-    Address, AssetId, Authorization, Carried, Carrier, Family, Intent, Journaled, KeyPath, SIGN_REQUESTS_MAX, Seed,
-    SignRequest, SignedAuthorization, SignedIntent, Signer, TxId, U256,
+    Address, AssetId, Authorization, Carried, Carrier, Family, Intent, Journaled, KeyPath, Refill, SIGN_REQUESTS_MAX,
+    Seed, SignRequest, Signed, SignedAuthorization, SignedIntent, Signer, TxId, U256,
 };
 use landfall_evm::pay::{authorization_digest, cancellation_digest, carrier as unsigned, intent_digest, signer_of};
 
@@ -355,4 +355,66 @@ async fn a_wallets_delegate_is_taken_away_by_one_clearing_for_each_nonce_which_a
     let (sponsor, tx) = (sponsor_address, sent.tx.unwrap());
     let of_sponsor = Journaled::Carrier { transfer_id: None, sponsor, nonce: Some(8), tx };
     assert_eq!(entries, [(1, Journaled::Authorization(clearing)), (2, of_sponsor)]);
+}
+
+#[tokio::test]
+async fn a_treasury_gives_each_sponsor_of_its_own_what_the_journal_has_for_that_nonce_and_nothing_else() {
+    let world = World::new();
+    let signer = world.open();
+    let path = KeyPath::of_treasury(Family::Evm, CHAIN);
+    let other = KeyPath::of_sponsor(Family::Evm, CHAIN, 3);
+    let addresses = signer.addresses(&[path, sponsor(), other]).await.unwrap();
+    let [treasury, first, second] = addresses[..] else { panic!("three addresses") };
+    let refill = |number, recipient, amount| Refill {
+        chain_ref: CHAIN.to_owned(),
+        number,
+        recipient,
+        amount: U256::from(amount),
+    };
+    let asked = |path: KeyPath, refill: Refill, nonce, max_fee| {
+        let carried = Carried::Refill(refill);
+        let carrier = Carrier { sponsor: treasury, carried, nonce, gas_limit: 25_200, max_fee, tip: 1 };
+        SignRequest::Carrier { path, carrier }
+    };
+    let (good, fee) = (refill(0, first, 5_000), 3_000_000_000);
+    let signed = one(&signer, asked(path, good.clone(), 4, fee)).await.unwrap();
+    assert_eq!((signed.bytes[0], signed.seq), (2, 1), "type 2");
+    assert_eq!(one(&signer, asked(path, good.clone(), 4, fee)).await.unwrap(), signed, "the same bytes again");
+    let raised = one(&signer, asked(path, good.clone(), 4, 2 * fee)).await.unwrap();
+    assert_eq!(raised.seq, 2, "another offer for the same");
+    let next = one(&signer, asked(path, refill(3, second, 6_000), 5, fee)).await.unwrap();
+    assert_eq!(next.seq, 3);
+    drop(signer);
+    let signer = world.open();
+    let most = 10_u64.pow(17);
+    let cases = [
+        (
+            asked(path, refill(0, first, 5_001), 4, fee),
+            "this nonce of the treasury has entry 1 of the journal, of another",
+        ),
+        (asked(path, refill(3, second, 5_000), 4, 3 * fee), "this nonce of the treasury has entry 1 of the journal"),
+        (asked(path, refill(0, first, 5_000), 5, fee), "this nonce of the treasury has entry 3 of the journal"),
+        (asked(path, refill(0, second, 5_000), 6, fee), "is not sponsor 0 of"),
+        (asked(path, refill(0, treasury, 5_000), 6, fee), "is not sponsor 0 of"),
+        (asked(path, refill(0, Address::Evm([9; 20]), 5_000), 6, fee), "is not sponsor 0 of"),
+        (asked(path, refill(0, first, most + 1), 6, fee), "a refill of 100000000000000001: expected is 1 to"),
+        (asked(sponsor(), refill(3, second, 5_000), 6, fee), "the sponsor is"),
+        (asked(wallet(), refill(0, first, 5_000), 6, fee), "an intent is signed by a key of wallets"),
+    ];
+    for (request, expected) in cases {
+        let why = one(&signer, request).await.unwrap_err().0;
+        assert!(why.contains(expected), "{why}, not {expected}");
+    }
+    assert_eq!(one(&signer, asked(path, refill(0, first, most), 6, fee)).await.unwrap().seq, 4);
+    // Its key carries nothing.
+    let mut carrying = carrier(&signer, intent(1)).await;
+    carrying.sponsor = treasury;
+    let why = one(&signer, SignRequest::Carrier { path, carrier: carrying }).await.unwrap_err().0;
+    assert_eq!(why, "a treasury refills sponsors, and carries nothing");
+    let entries = signer.journal(CHAIN, 0).await.unwrap().entries;
+    let of =
+        |nonce, refill: Refill, signed: &Signed| Journaled::Refill { treasury, nonce, refill, tx: signed.tx.unwrap() };
+    let expected =
+        [(1, of(4, good.clone(), &signed)), (2, of(4, good, &raised)), (3, of(5, refill(3, second, 6_000), &next))];
+    assert_eq!(entries[..3], expected);
 }

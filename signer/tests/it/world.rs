@@ -99,8 +99,8 @@ fn policy() -> Policy {
     let assets = vec![(AssetId::Token(TOKEN), route()), (AssetId::Native, by_delegate(0)), (plain, by_delegate(1))];
     let sol = vec![(AssetId::Native, Route::Guard { program: None, decimals: 9 })];
     Policy::new([
-        Sendable { chain_ref: CHAIN.to_owned(), assets, cost_max: 10_u128.pow(16) },
-        Sendable { chain_ref: SOLANA.to_owned(), assets: sol, cost_max: 10_000_000 },
+        Sendable { chain_ref: CHAIN.to_owned(), assets, cost_max: 10_u128.pow(16), refill_max: 10_u128.pow(17) },
+        Sendable { chain_ref: SOLANA.to_owned(), assets: sol, cost_max: 10_000_000, refill_max: 0 },
     ])
 }
 

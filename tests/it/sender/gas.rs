@@ -7,6 +7,7 @@ use landfall::gas::{Credit, GRANT, OverCredit, Price, Usd};
 use landfall::registry::{self, AcceptError, Terms};
 use landfall::store::cursors::Cursor;
 use landfall::store::gas_ledger::{self, Listed};
+use landfall::store::{refills, sponsors};
 use landfall::transfer::{FailureCode, State, TransferId};
 use landfall_chain::{Address, AssetId, TxId, U256};
 use landfall_sim::{GUARD_RENT, SimTx, WEALTH};
@@ -61,7 +62,7 @@ fn usd(micros: u64) -> Usd {
 
 /// The kinds of entries of a transfer, in their order.
 async fn kinds(world: &World, id: TransferId) -> Vec<&'static str> {
-    let of = |listed: &Listed| listed.entry.transfer.as_ref().map(|of| of.id) == Some(id);
+    let of = |listed: &Listed| listed.entry.transfer.as_ref().and_then(|of| of.id) == Some(id);
     ledger(world).await.iter().rev().filter(|listed| of(listed)).map(|listed| listed.entry.kind.name()).collect()
 }
 
@@ -84,7 +85,7 @@ pub(super) async fn assert_ledger_even(world: &World) {
     let (mut costs, mut holds): (BTreeMap<TxId, U256>, BTreeSet<TransferId>) = (BTreeMap::new(), BTreeSet::new());
     let mut booked = BTreeSet::new();
     for Listed { entry, .. } in entries.iter().rev() {
-        let of = entry.transfer.as_ref().map(|of| of.id);
+        let of = entry.transfer.as_ref().and_then(|of| of.id);
         let worth = entry.pricing.as_ref().map_or(Usd::default(), |pricing| pricing.usd);
         match entry.kind.name() {
             "GRANT" => sums.granted = sums.granted.plus(worth),
@@ -131,13 +132,16 @@ async fn landed(world: &World) -> BTreeMap<TxId, U256> {
     let text = "SELECT tx_id FROM transfer_attempts WHERE tx_id IS NOT NULL UNION SELECT tx_id FROM reclaims WHERE tx_id IS NOT NULL ORDER BY tx_id";
     let attempts: Vec<(Vec<u8>,)> = rows(world.db(), text).await;
     let ours: BTreeSet<TxId> = attempts.iter().map(|(id,)| TxId::from_bytes(id).unwrap()).collect();
+    let known = sponsors::of_chain(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap();
+    let sponsors: BTreeSet<Address> = known.iter().filter_map(|sponsor| sponsor.address).collect();
     let is_final = |number: u64| finalized.is_some_and(|finalized| number <= finalized.number);
     let blocks = world.chain.blocks();
     let blocks = blocks.iter().filter(|block| is_final(block.header.block.number));
     let txs = blocks.flat_map(|block| &block.txs).filter(|tx| ours.contains(&tx.tx.id));
     let cost = |tx: &SimTx| {
         let given = tx.legs.iter().filter(|leg| leg.asset == AssetId::Native && leg.sender == tx.fee_payer);
-        // What a guard holds is locked, and no cost.
+        // What a guard holds is locked, and what a sponsor is given stays ours: neither is a cost.
+        let given = given.filter(|leg| !sponsors.contains(&leg.recipient));
         let rent = given.filter(|leg| leg.amount != U256::from(GUARD_RENT)).map(|leg| leg.amount);
         tx.fee + rent.sum::<U256>()
     };
@@ -145,7 +149,8 @@ async fn landed(world: &World) -> BTreeMap<TxId, U256> {
 }
 
 /// The books of the sponsors: what each owned at first, less what it owns behind the newest final block, is what its
-/// transactions cost, rent that was given away included, and what was locked in guards, less what came back of them.
+/// transactions cost, rent that was given away included, and what was locked in guards, less what came back of them; and what
+/// refills gave and brought.
 pub(super) async fn assert_sponsors_even(world: &World) {
     let finalized = Cursor::load(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap().finalized.unwrap();
     let text = "SELECT sponsor, tx_id FROM transfer_attempts WHERE tx_id IS NOT NULL \
@@ -166,14 +171,18 @@ pub(super) async fn assert_sponsors_even(world: &World) {
         *back.entry(sponsor.clone()).or_default() += U256::from(reclaimed);
         *spent.entry(sponsor).or_default() += U256::from(locked);
     }
+    let moved = refills::moved(&mut world.db().read().await.unwrap(), CHAIN, finalized.number).await.unwrap();
     let sponsors: Vec<(Vec<u8>,)> =
         rows(world.db(), "SELECT address FROM sponsors WHERE address IS NOT NULL ORDER BY number").await;
     assert!(!sponsors.is_empty());
     for (bytes,) in sponsors {
-        let owns = world.chain.balance(&Address::from_bytes(&bytes).unwrap(), &AssetId::Native, finalized.number);
+        let address = Address::from_bytes(&bytes).unwrap();
+        let owns = world.chain.balance(&address, &AssetId::Native, finalized.number);
+        let of = moved.iter().find(|moved| moved.sponsor == address);
+        let (received, given) = of.map_or((U256::ZERO, U256::ZERO), |of| (of.received, of.given));
         let expected = spent.remove(&bytes).unwrap_or_default();
         let back = back.remove(&bytes).unwrap_or_default();
-        assert_eq!(U256::from(WEALTH) + back, owns + expected, "to the last base unit");
+        assert_eq!(U256::from(WEALTH) + back + received, owns + expected + given, "to the last base unit");
     }
 }
 

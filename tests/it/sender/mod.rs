@@ -17,6 +17,7 @@ mod mistakes;
 mod prices;
 mod reclaims;
 mod recovery;
+mod refills;
 mod reports;
 mod restore;
 mod sponsors;
@@ -104,7 +105,7 @@ impl Bench {
     async fn add_sponsors(&self, count: u32) {
         let mut tx = self.world.db().begin().await.unwrap();
         for _ in 0..count {
-            records::add(&mut tx, CHAIN, self.world.now()).await.unwrap();
+            records::add(&mut tx, CHAIN, false, self.world.now()).await.unwrap();
         }
         tx.commit().await.unwrap();
     }

@@ -29,7 +29,7 @@ use crate::networks::tip_least;
 use crate::pay::delegate::{self, designator};
 use crate::pay::{
     PayError, authorization, authorizations, call, chain_id, contract, erc3009, evm, number_word, responses, state,
-    trial,
+    trial, value,
 };
 use crate::source::EvmSource;
 
@@ -334,7 +334,11 @@ async fn quote(pool: &Pool, sponsor: &Address, carried: &Carried, gas_max: u64) 
     let (contract, data) = call(sponsor, carried).map_err(wrong(pool))?;
     let beside = authorizations(carried).map_err(wrong(pool))?;
     let (contract, data) = (Address::Evm(contract).to_string(), alloy::hex::encode_prefixed(data));
-    let without = json!({ "from": sponsor.to_string(), "to": contract, "data": data });
+    let mut without = json!({ "from": sponsor.to_string(), "to": contract, "data": data });
+    let value = value(carried);
+    if !value.is_zero() {
+        without["value"] = json!(format!("{value:#x}"));
+    }
     let mut with = without.clone();
     if !beside.is_empty() {
         let tuples = beside.into_iter().map(authorization::for_node).collect::<Result<Vec<_>, _>>();
@@ -350,11 +354,12 @@ async fn quote(pool: &Pool, sponsor: &Address, carried: &Carried, gas_max: u64) 
             ways.push((without, Map::new()));
             true
         }
-        Carried::Payment { authorization: None, .. } | Carried::Cancellation(_) => false,
+        Carried::Payment { authorization: None, .. } | Carried::Cancellation(_) | Carried::Refill(_) => false,
     };
     let recipient = match carried {
         Carried::Payment { signed, .. } if signed.intent.asset == AssetId::Native => Some(signed.intent.destination),
-        Carried::Payment { .. } | Carried::Cancellation(_) | Carried::Clearings(_) => None,
+        // A sponsor has no code that could take more.
+        Carried::Payment { .. } | Carried::Cancellation(_) | Carried::Clearings(_) | Carried::Refill(_) => None,
     };
     let mut calls: Vec<Call> = ways.iter().map(|(tx, state)| estimate_of(tx, state)).collect();
     if let Some(recipient) = recipient {

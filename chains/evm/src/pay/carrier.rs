@@ -1,13 +1,13 @@
 //! The transaction of a sponsor that carries an intent, or its cancellation, to its token or delegate (EIP-1559). It
-//! may also carry what wallets sign to allow a delegate or to take it away (EIP-7702).
+//! may also carry what wallets sign to allow a delegate or to take it away (EIP-7702). A treasury's refills a sponsor.
 //!
-//! Promises: its bytes follow from the carrier alone, with any signature of the same key. It has no value and no access
-//! list. It calls only the contract that takes the intent, or the sponsor itself.
+//! Promises: its bytes follow from the carrier alone, with any signature of the same key. It has no access list. It calls
+//! only the contract that takes the intent, or the sponsor itself. Only a refill brings value, and it calls nothing.
 
 use alloy::primitives::keccak256;
 use landfall_chain::{Carrier, TxId, U256};
 
-use crate::pay::{PayError, SIGNATURE_LEN, V_EVEN, authorization, authorizations, call, chain_id, evm, parts};
+use crate::pay::{PayError, SIGNATURE_LEN, V_EVEN, authorization, authorizations, call, chain_id, evm, parts, value};
 use crate::proof::rlp::Rlp;
 
 /// The byte of its type in front of a transaction (EIP-2718).
@@ -39,7 +39,7 @@ pub fn carrier(carrier: &Carrier) -> Result<UnsignedCarrier, PayError> {
     rlp.amount(U256::from(carrier.max_fee));
     rlp.number(carrier.gas_limit);
     rlp.bytes(&contract);
-    rlp.number(0);
+    rlp.amount(value(&carrier.carried));
     rlp.bytes(&data);
     rlp.list(|_| ());
     if beside.is_empty() {
@@ -90,7 +90,9 @@ mod tests {
     use alloy::eips::Decodable2718;
     use alloy::primitives::{Address as Plain, Signature};
     use alloy::signers::k256::ecdsa::SigningKey;
-    use landfall_chain::{Address, AssetId, Authorization, Carried, Intent, Route, SignedAuthorization, SignedIntent};
+    use landfall_chain::{
+        Address, AssetId, Authorization, Carried, Intent, Refill, Route, SignedAuthorization, SignedIntent,
+    };
 
     use super::*;
     use crate::pay::{authorization_digest, cancellation_digest, intent_digest, signer_of};
@@ -184,6 +186,33 @@ mod tests {
         assert_eq!(data[4 + 32..4 + 2 * 32], intent.key().evm_nonce());
         assert_eq!((data[4 + 3 * 32 - 1], &data[4 + 3 * 32..]), (signature[64], &signature[..64]));
         assert_ne!(cancellation_digest(&intent).unwrap(), intent_digest(&intent).unwrap());
+    }
+
+    #[test]
+    fn a_refill_is_a_plain_payment_of_the_native_currency() {
+        let refill = Refill {
+            chain_ref: "eip155:8453".to_owned(),
+            number: 3,
+            recipient: Address::Evm([9; 20]),
+            amount: U256::from(5) << 70,
+        };
+        let sponsor = Address::Evm([6; 20]);
+        let of = |refill| Carrier {
+            sponsor,
+            carried: Carried::Refill(refill),
+            nonce: 4,
+            gas_limit: 25_200,
+            max_fee: 3,
+            tip: 1,
+        };
+        let (raw, _) = carrier(&of(refill.clone())).unwrap().signed(&[27; 65]);
+        let read = TxEnvelope::decode_2718_exact(&raw).unwrap();
+        assert!(read.is_eip1559());
+        assert_eq!((read.chain_id(), read.nonce(), read.gas_limit()), (Some(8453), 4, 25_200));
+        assert_eq!((read.to(), read.value()), (Some(Plain::repeat_byte(9)), U256::from(5) << 70));
+        assert!(read.input().is_empty() && read.access_list().unwrap().is_empty());
+        let foreign = Address::Solana([1; 32]);
+        assert_eq!(carrier(&of(Refill { recipient: foreign, ..refill })), Err(PayError::Foreign(foreign)));
     }
 
     #[test]

@@ -107,6 +107,15 @@ fn call(sponsor: &Address, carried: &Carried) -> Result<CallOf, PayError> {
         },
         // What stands beside does it all.
         Carried::Clearings(_) => Ok((evm(sponsor)?, Vec::new())),
+        Carried::Refill(refill) => Ok((evm(&refill.recipient)?, Vec::new())),
+    }
+}
+
+/// What the call brings of the native currency.
+fn value(carried: &Carried) -> U256 {
+    match carried {
+        Carried::Payment { .. } | Carried::Cancellation(_) | Carried::Clearings(_) => U256::ZERO,
+        Carried::Refill(refill) => refill.amount,
     }
 }
 
@@ -114,7 +123,7 @@ fn call(sponsor: &Address, carried: &Carried) -> Result<CallOf, PayError> {
 fn authorizations(carried: &Carried) -> Result<Vec<&SignedAuthorization>, PayError> {
     match carried {
         Carried::Payment { authorization, .. } => Ok(authorization.as_deref().into_iter().collect()),
-        Carried::Cancellation(_) => Ok(Vec::new()),
+        Carried::Cancellation(_) | Carried::Refill(_) => Ok(Vec::new()),
         Carried::Clearings(clearings) => {
             let of = |it: &SignedAuthorization| it.authorization.is_clearing();
             let is_one_chain =

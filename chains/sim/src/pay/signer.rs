@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use landfall_chain::{
     Address, Authorization, Carried, Carrier, Guarded, Intent, JOURNAL_ENTRIES_MAX, JournalPage, Journaled, KeyPath,
-    Reclaim, Refusal, Route, SignRequest, Signed, SignedAuthorization, Signer, SignerUnavailable, Signing, TxId,
-    hash_of,
+    Reclaim, Refill, Refusal, Route, SignRequest, Signed, SignedAuthorization, Signer, SignerUnavailable, Signing,
+    TxId, hash_of,
 };
 
 use super::{
@@ -208,6 +208,7 @@ impl SimSigner {
             Carried::Payment { signed, .. } => signed.signature == signature(&signed.intent),
             Carried::Cancellation(signed) => signed.signature == cancellation_signature(&signed.intent),
             Carried::Clearings(all) => all.iter().all(|it| it.authorization.is_clearing()),
+            Carried::Refill(refill) => SimSigner::may_refill(journal, (path, carrier.nonce), refill)?,
         };
         // As the real one: what another journal has is not carried.
         let is_journaled = |of: &Authorization| {
@@ -228,10 +229,28 @@ impl SimSigner {
         }
         let chain_ref = carried.chain_ref().unwrap_or_default().to_owned();
         let (bytes, id) = (id, TxId::Evm(id));
-        let signed = Journaled::Carrier { transfer_id, sponsor: *sponsor, nonce: Some(carrier.nonce), tx: id };
+        let (sponsor, nonce) = (*sponsor, carrier.nonce);
+        let signed = match carried {
+            Carried::Refill(refill) => Journaled::Refill { treasury: sponsor, nonce, refill: refill.clone(), tx: id },
+            Carried::Payment { .. } | Carried::Cancellation(_) | Carried::Clearings(_) => {
+                Journaled::Carrier { transfer_id, sponsor, nonce: Some(nonce), tx: id }
+            }
+        };
         let entry = (bytes, chain_ref, signed);
         self.chain.lock().paying.signed.insert(id, carrier.clone());
         Ok((id.as_bytes().to_vec(), Some(id), entry))
+    }
+
+    /// Whether a treasury gives one of its own sponsors this, with a nonce that has no other content in the journal.
+    fn may_refill(journal: &Journal, (path, with): (&KeyPath, u64), asked: &Refill) -> Result<bool, Refusal> {
+        let Refill { chain_ref, number, recipient, .. } = asked;
+        let is_treasury = *path == KeyPath::of_treasury(path.family, chain_ref);
+        let to = SimSigner::address(&KeyPath::of_sponsor(path.family, chain_ref, *number));
+        let is_other = |known: &Journaled| matches!(known, Journaled::Refill { nonce, refill, .. } if refill.chain_ref == *chain_ref && *nonce == with && refill != asked);
+        if journal.entries.iter().any(|(.., known)| is_other(known)) {
+            return Err(Refusal("this nonce of the treasury has another content in the journal".to_owned()));
+        }
+        Ok(is_treasury && to == *recipient)
     }
 
     async fn arrive(&self) -> Result<(), SignerUnavailable> {
