@@ -170,7 +170,7 @@ impl EntryLine {
         EntryLine {
             kind: entry.kind.name(),
             at: entry.at.to_string(),
-            transfer_id: of.map(|of| of.id.to_string()),
+            transfer_id: of.and_then(|of| of.id).map(|id| id.to_string()),
             account_id: listed.account_id.clone(),
             chain: of.map(|of| of.chain.name()),
             transaction_hash: entry.landed.map(|(tx, _)| tx.to_string()),

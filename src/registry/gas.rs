@@ -39,7 +39,7 @@ pub(super) async fn hold(
     if limit == Some(OverCredit::Refuse) {
         need.covered(credit)?;
     }
-    let of = OfTransfer::new(transfer.id, transfer.chain, &transfer.route, need.amount, &order.gas);
+    let of = OfTransfer::new(Some(transfer.id), transfer.chain, &transfer.route, need.amount, &order.gas);
     let pricing = |(usd, by)| Pricing { usd, split: Split::default(), by: Some(by), at: now };
     let entry = Entry {
         kind: EntryKind::Hold,

@@ -3,7 +3,7 @@
 //! A tick, one after the other: recover where the store may be an old copy (`compare`, `recover`), settle by marks (`settle`),
 //! sign (`sign`, `cancel`, `clear`), carry (`carry`, `guarded`), prove what ran out of time (`expire`). Last, guards are taken
 //! back (`reclaim`). One process at a time does so, under a lease. Before it signs, it quarantines whose key somebody else
-//! uses (`foreign`, `sponsors`).
+//! uses (`foreign`, `sponsors`), and now and then it compares what sponsors own with the ledger (`books`).
 //!
 //! Promises:
 //! - What is signed or sent is on record before. After a crash the same bytes are sent, or the same fields signed, again.
@@ -11,6 +11,7 @@
 //! - A process whose lease another has taken over writes nothing, and so sends nothing new.
 
 mod authorize;
+mod books;
 mod cancel;
 mod carry;
 mod clear;
@@ -41,6 +42,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::lease::Turn;
+use crate::sender::books::Readings;
 use crate::sender::compare::Journal;
 use crate::sender::open::Open;
 use crate::sender::reclaim::Reclaims;
@@ -88,6 +90,7 @@ pub struct Sender<C> {
     reported_at: Option<Timestamp>,
     looked_at: Option<Timestamp>,
     keys: Keys,
+    readings: Readings,
     /// Which guards are left alone. To forget it costs requests and fees only.
     reclaims: Reclaims,
 }
@@ -149,8 +152,22 @@ impl<C: PayingChain> Sender<C> {
         let turn = Turn::new(format!("sender {}", network.chain), owner, LEASE);
         let (journal, rests, landed) = (Journal::default(), HashMap::new(), HashMap::new());
         let (reported_at, looked_at) = (None, None);
-        let (keys, reclaims) = (Keys::default(), Reclaims::default());
-        Sender { chain, db, network, signer, turn, journal, rests, landed, reported_at, looked_at, keys, reclaims }
+        let (keys, readings, reclaims) = (Keys::default(), Readings::default(), Reclaims::default());
+        Sender {
+            chain,
+            db,
+            network,
+            signer,
+            turn,
+            journal,
+            rests,
+            landed,
+            reported_at,
+            looked_at,
+            keys,
+            readings,
+            reclaims,
+        }
     }
 
     /// One bounded step. `None`: another process sends.
@@ -178,6 +195,7 @@ impl<C: PayingChain> Sender<C> {
         self.keep_books(now).await?;
         self.explain_spends(clock).await?;
         self.check_keys(recovers, clock).await?;
+        self.check_books(recovers, clock).await?;
         let open = Open::read(&mut self.db.read().await?, self.network.chain, now).await?;
         ticked.open = open.transfers.len();
         // A step that fails keeps no other from being taken: while the signer is away, what is signed is sent again, and

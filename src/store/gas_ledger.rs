@@ -34,12 +34,13 @@ pub struct Entry {
 /// What an entry is of, and how much of the native currency it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OfTransfer {
-    pub id: TransferId,
+    /// `None` of a cost whose transfer is not on record.
+    pub id: Option<TransferId>,
     pub chain: Chain,
     pub route: String,
     /// Base units.
     pub amount: U256,
-    /// What of it is rent of an account that the transaction gave the recipient.
+    /// What of it is rent of accounts that the transaction made and that does not come back.
     pub rent: u64,
     pub symbol: String,
     pub decimals: u8,
@@ -209,7 +210,7 @@ pub async fn append(tx: &mut Tx, entry: &Entry) -> Result<bool, StoreError> {
         &key,
         ORGANIZATION,
         kind.name(),
-        of.map(|of| of.id.to_string()),
+        of.and_then(|of| of.id).map(|id| id.to_string()),
         of.map(|of| of.chain.name()),
         of.map(|of| of.route.as_str()),
         of.map(|of| of.symbol.as_str()),
@@ -414,9 +415,10 @@ pub async fn priced_between(
 fn key(entry: &Entry) -> String {
     let kind = entry.kind.name();
     match (&entry.transfer, &entry.landed) {
-        (None, _) => format!("{kind} {ORGANIZATION}"),
-        (Some(of), None) => format!("{kind} {}", of.id),
-        (Some(of), Some((tx, _))) => format!("{kind} {} {tx} {}", of.chain, of.id),
+        (None, _) | (Some(OfTransfer { id: None, .. }), None) => format!("{kind} {ORGANIZATION}"),
+        (Some(OfTransfer { id: Some(id), .. }), None) => format!("{kind} {id}"),
+        (Some(OfTransfer { id: Some(id), chain, .. }), Some((tx, _))) => format!("{kind} {chain} {tx} {id}"),
+        (Some(OfTransfer { id: None, chain, .. }), Some((tx, _))) => format!("{kind} {chain} {tx}"),
     }
 }
 
@@ -448,8 +450,8 @@ impl CreditRow {
 }
 
 impl OfTransfer {
-    /// So much of the chain's currency, of a transfer.
-    pub fn new(id: TransferId, chain: Chain, route: &str, amount: U256, currency: &GasCurrency) -> Self {
+    /// So much of the chain's currency, of a transfer or of one that is not on record.
+    pub fn new(id: Option<TransferId>, chain: Chain, route: &str, amount: U256, currency: &GasCurrency) -> Self {
         let (route, symbol) = (route.to_owned(), currency.symbol.clone());
         OfTransfer { id, chain, route, amount, rent: 0, symbol, decimals: currency.decimals }
     }
@@ -459,9 +461,9 @@ impl TryFrom<Row> for Listed {
     type Error = StoreError;
 
     fn try_from(row: Row) -> Result<Self, StoreError> {
-        let transfer = match (row.transfer_id, row.chain, row.route, row.symbol, row.decimals, row.amount) {
-            (Some(id), Some(chain), Some(route), Some(symbol), Some(decimals), Some(amount)) => Some(OfTransfer {
-                id: parsed("transfer id", &id)?,
+        let transfer = match (row.chain, row.route, row.symbol, row.decimals, row.amount) {
+            (Some(chain), Some(route), Some(symbol), Some(decimals), Some(amount)) => Some(OfTransfer {
+                id: row.transfer_id.map(|id| parsed("transfer id", &id)).transpose()?,
                 chain: parsed("chain", &chain)?,
                 route,
                 amount: amount_of(&amount)?,

@@ -101,7 +101,7 @@ impl Line {
             priced_at: pricing.at.to_string(),
             charged_to: to.name(),
             usd: usd.to_string(),
-            transfer_id: of.id.to_string(),
+            transfer_id: of.id?.to_string(),
             account_id: listed.account_id.clone().unwrap_or_default(),
             identity_id: listed.identity_id.clone().unwrap_or_default(),
             chain: of.chain.name(),

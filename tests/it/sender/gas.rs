@@ -61,7 +61,7 @@ fn usd(micros: u64) -> Usd {
 
 /// The kinds of entries of a transfer, in their order.
 async fn kinds(world: &World, id: TransferId) -> Vec<&'static str> {
-    let of = |listed: &Listed| listed.entry.transfer.as_ref().map(|of| of.id) == Some(id);
+    let of = |listed: &Listed| listed.entry.transfer.as_ref().and_then(|of| of.id) == Some(id);
     ledger(world).await.iter().rev().filter(|listed| of(listed)).map(|listed| listed.entry.kind.name()).collect()
 }
 
@@ -84,7 +84,7 @@ pub(super) async fn assert_ledger_even(world: &World) {
     let (mut costs, mut holds): (BTreeMap<TxId, U256>, BTreeSet<TransferId>) = (BTreeMap::new(), BTreeSet::new());
     let mut booked = BTreeSet::new();
     for Listed { entry, .. } in entries.iter().rev() {
-        let of = entry.transfer.as_ref().map(|of| of.id);
+        let of = entry.transfer.as_ref().and_then(|of| of.id);
         let worth = entry.pricing.as_ref().map_or(Usd::default(), |pricing| pricing.usd);
         match entry.kind.name() {
             "GRANT" => sums.granted = sums.granted.plus(worth),
@@ -125,23 +125,28 @@ fn sums_or_fresh(sums: Credit) -> Credit {
     if sums == Credit::default() { Credit { granted: GRANT, ..sums } } else { sums }
 }
 
-/// What transactions that are on record cost in final blocks, as the chain itself has it.
+/// What transactions of ours cost in final blocks, as the chain itself has it: those on record, and those of sponsors that
+/// nobody else signed.
 async fn landed(world: &World) -> BTreeMap<TxId, U256> {
     let finalized = Cursor::load(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap().finalized;
-    let text = "SELECT tx_id FROM transfer_attempts WHERE tx_id IS NOT NULL UNION SELECT tx_id FROM reclaims WHERE tx_id IS NOT NULL ORDER BY tx_id";
-    let attempts: Vec<(Vec<u8>,)> = rows(world.db(), text).await;
-    let ours: BTreeSet<TxId> = attempts.iter().map(|(id,)| TxId::from_bytes(id).unwrap()).collect();
+    let text = "SELECT s.tx_id, FALSE AS is_recorded FROM spends AS s JOIN sponsors AS p ON p.address = s.spender \
+                JOIN blocks AS b ON b.hash = s.block_hash WHERE b.canonical AND NOT s.is_open AND NOT s.is_foreign \
+                UNION ALL SELECT tx_id, TRUE FROM transfer_attempts WHERE tx_id IS NOT NULL \
+                UNION ALL SELECT tx_id, TRUE FROM reclaims WHERE tx_id IS NOT NULL ORDER BY is_recorded";
+    let attempts: Vec<(Vec<u8>, bool)> = rows(world.db(), text).await;
+    let ours: BTreeMap<TxId, bool> =
+        attempts.iter().map(|(id, is_recorded)| (TxId::from_bytes(id).unwrap(), *is_recorded)).collect();
     let is_final = |number: u64| finalized.is_some_and(|finalized| number <= finalized.number);
     let blocks = world.chain.blocks();
     let blocks = blocks.iter().filter(|block| is_final(block.header.block.number));
-    let txs = blocks.flat_map(|block| &block.txs).filter(|tx| ours.contains(&tx.tx.id));
-    let cost = |tx: &SimTx| {
+    let txs = blocks.flat_map(|block| &block.txs).filter_map(|tx| Some((tx, *ours.get(&tx.tx.id)?)));
+    let cost = |tx: &SimTx, is_recorded: bool| {
         let given = tx.legs.iter().filter(|leg| leg.asset == AssetId::Native && leg.sender == tx.fee_payer);
-        // What a guard holds is locked, and no cost.
-        let rent = given.filter(|leg| leg.amount != U256::from(GUARD_RENT)).map(|leg| leg.amount);
+        // What a guard holds is locked, and no cost, as far as anybody knows of the guard.
+        let rent = given.filter(|leg| !is_recorded || leg.amount != U256::from(GUARD_RENT)).map(|leg| leg.amount);
         tx.fee + rent.sum::<U256>()
     };
-    txs.map(|tx| (tx.tx.id, cost(tx))).collect()
+    txs.map(|(tx, is_recorded)| (tx.tx.id, cost(tx, is_recorded))).collect()
 }
 
 /// The books of the sponsors: what each owned at first, less what it owns behind the newest final block, is what its
