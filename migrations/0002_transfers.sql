@@ -175,6 +175,8 @@ CREATE TABLE sponsors (
     journal_nonce BIGINT,
     -- Its number on the chain's watch list: what it pays is seen in the blocks behind. NULL without an address.
     watch_seq BIGINT,
+    -- The first block that is matched against it. NULL without an address.
+    seen_from BIGINT,
     -- Since when nodes have said that it owns too little; NULL while they take what it pays for.
     poor_since_us BIGINT,
     PRIMARY KEY (chain, number)
@@ -182,6 +184,23 @@ CREATE TABLE sponsors (
 CREATE UNIQUE INDEX sponsors_address ON sponsors (chain, address);
 CREATE UNIQUE INDEX sponsors_treasury ON sponsors (chain) WHERE is_treasury;
 CREATE INDEX sponsors_watched ON sponsors (chain, watch_seq) WHERE watch_seq IS NOT NULL;
+
+-- What sponsors owned after final blocks: the next reading is compared with the newest one and with the ledger between them.
+CREATE TABLE sponsor_books (
+    chain TEXT NOT NULL,
+    sponsor {{blob}} NOT NULL,
+    -- The newest reading.
+    number BIGINT NOT NULL,
+    hash {{blob}} NOT NULL,
+    amount {{blob}} NOT NULL,
+    -- The reading from which on its open incident counts, and what came and left since by our record; NULL while none is open.
+    since_number BIGINT,
+    since_hash {{blob}},
+    since_amount {{blob}},
+    came {{blob}},
+    gone {{blob}},
+    PRIMARY KEY (chain, sponsor)
+);
 
 -- What the process that sends on a chain last reported.
 CREATE TABLE sender_reports (
@@ -328,6 +347,8 @@ CREATE TABLE spends (
     nonce BIGINT,
     -- Nobody has judged it yet.
     is_open BOOLEAN NOT NULL,
+    -- It was judged, and nobody here signed it: what it took is in no ledger.
+    is_foreign BOOLEAN NOT NULL DEFAULT false,
     PRIMARY KEY (chain, block_hash, tx_id, spender)
 );
 CREATE INDEX spends_number ON spends (chain, block_number) WHERE is_open;
@@ -336,6 +357,8 @@ CREATE INDEX spends_number ON spends (chain, block_number) WHERE is_open;
 CREATE TABLE journal_txs (
     chain TEXT NOT NULL,
     tx_id {{blob}} NOT NULL,
+    -- The one that the journal names, whether that is on record or not; NULL where it names none.
+    transfer_id TEXT,
     PRIMARY KEY (chain, tx_id)
 );
 
@@ -383,11 +406,12 @@ CREATE TABLE prices (
 -- What sending costs. Insert only.
 CREATE TABLE gas_ledger (
     -- What makes it the only one: its kind, with the organization (GRANT), the transfer (HOLD, RELEASE), or the chain, the
-    -- transaction and the transfer, if it is of one (COST).
+    -- transaction and the transfer, if it is of one that is on record (COST).
     entry TEXT NOT NULL PRIMARY KEY,
     organization_id TEXT NOT NULL,
     kind TEXT NOT NULL CHECK (kind IN ('GRANT', 'HOLD', 'RELEASE', 'COST')),
-    -- All but a GRANT: whose, and how much of which native currency. What a refill costs is of no transfer.
+    -- All but a GRANT: whose, and how much of which native currency. A COST of a refill, or of a transfer that is not on
+    -- record, is of none.
     transfer_id TEXT REFERENCES transfers (id),
     chain TEXT,
     route TEXT,
@@ -395,7 +419,7 @@ CREATE TABLE gas_ledger (
     decimals BIGINT,
     amount {{blob}},
     amount_text TEXT,
-    -- Of a COST: what of it is rent of an account that the transaction gave the recipient, in base units.
+    -- Of a COST: what of it is rent of accounts that the transaction made and that does not come back, in base units.
     rent BIGINT,
     -- The transaction, its final block, and who bears it.
     tx_id {{blob}},
@@ -406,6 +430,7 @@ CREATE TABLE gas_ledger (
 );
 CREATE INDEX gas_ledger_newest ON gas_ledger (at_us, entry);
 CREATE INDEX gas_ledger_transfer ON gas_ledger (transfer_id);
+CREATE INDEX gas_ledger_tx ON gas_ledger (chain, tx_id) WHERE tx_id IS NOT NULL;
 CREATE INDEX gas_ledger_route ON gas_ledger (chain, route, at_us, entry) WHERE kind = 'COST' AND bearer = 'CUSTOMER';
 
 -- What entries are in millionths of a USD. Insert only: an entry is priced once, at once or later.

@@ -131,6 +131,18 @@ impl Readings {
     }
 }
 
+impl Moved {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: &Moved) -> Self {
+        Moved {
+            came: self.came.saturating_add(other.came),
+            pending: self.pending.saturating_add(other.pending),
+            left: self.left.saturating_add(other.left),
+        }
+    }
+}
+
 impl Balance {
     /// What an account in this state has of `asset`; `addresses` holds all that is known of each address. `None` if
     /// there are none, or if the balance, or its available part, is not known of one of them.

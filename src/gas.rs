@@ -117,6 +117,8 @@ pub enum Cause {
     Reclaim,
     /// It gave a sponsor what it pays with.
     Refill,
+    /// It is ours, and in no attempt on record: the store that had it was set back, or is another one with the same keys.
+    Unrecorded,
 }
 
 /// To whom a cost goes.
@@ -325,8 +327,8 @@ impl Cause {
     pub const fn bearer(self) -> Bearer {
         match self {
             Cause::Carrier | Cause::RevertedCarrier | Cause::Cancellation | Cause::Clearing => Bearer::Customer,
-            // We sent it beside the one that paid, or for ourselves.
-            Cause::SecondCarrier | Cause::Sweep | Cause::Reclaim | Cause::Refill => Bearer::Platform,
+            // We sent it beside the one that paid, or for ourselves, or do not know what for.
+            Cause::SecondCarrier | Cause::Sweep | Cause::Reclaim | Cause::Refill | Cause::Unrecorded => Bearer::Platform,
         }
     }
 }
@@ -480,7 +482,7 @@ mod tests {
             assert_eq!(Cause::of(tx, number, paid), cause);
             assert_eq!(cause.bearer(), bearer, "{cause:?}");
         }
-        assert_eq!([Cause::Sweep, Cause::Reclaim].map(Cause::bearer), [Bearer::Platform; 2]);
+        assert_eq!([Cause::Sweep, Cause::Reclaim, Cause::Unrecorded].map(Cause::bearer), [Bearer::Platform; 3]);
         assert_eq!([Cause::Cancellation, Cause::Clearing].map(Cause::bearer), [Bearer::Customer; 2]);
     }
 

@@ -40,6 +40,8 @@ pub enum IncidentKind {
     StoreBehind,
     /// Something left a wallet or a sponsor that no signature of ours explains. It names the address and the asset.
     ForeignSpend,
+    /// A sponsor owns otherwise than the ledger says. It names the address and the asset.
+    LedgerDiffers,
 }
 
 /// Something that a person must check.
@@ -66,7 +68,7 @@ pub struct Incident {
 }
 
 impl IncidentKind {
-    const ALL: [IncidentKind; 12] = [
+    const ALL: [IncidentKind; 13] = [
         IncidentKind::PostFinalityReorg,
         IncidentKind::DeepReorg,
         IncidentKind::OverCredited,
@@ -79,6 +81,7 @@ impl IncidentKind {
         IncidentKind::BalanceShort,
         IncidentKind::StoreBehind,
         IncidentKind::ForeignSpend,
+        IncidentKind::LedgerDiffers,
     ];
 
     /// The name that is stored and shown.
@@ -96,6 +99,7 @@ impl IncidentKind {
             IncidentKind::BalanceShort => "balance_short",
             IncidentKind::StoreBehind => "store_behind",
             IncidentKind::ForeignSpend => "foreign_spend",
+            IncidentKind::LedgerDiffers => "ledger_differs",
         }
     }
 }

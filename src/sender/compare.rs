@@ -133,17 +133,17 @@ impl<C: PayingChain> Sender<C> {
             }
             return Ok(Page::Strange);
         }
-        let (mut missing, mut unknown): (Vec<&Journaled>, Vec<&TxId>) = (Vec::new(), Vec::new());
+        let (mut missing, mut unknown) = (Vec::new(), Vec::new());
         let mut reader = self.db.read().await?;
         for (_, entry) in &page.entries {
             if !is_on_record(&mut reader, chain, entry).await? {
                 missing.push(entry);
             }
             // Another store may have given the same nonce to the same transfer, and offered another fee.
-            if let Journaled::Carrier { tx, .. } | Journaled::Refill { tx, .. } | Journaled::Reclaim { tx, .. } = entry
+            if let Some((tx, transfer)) = transaction(entry)
                 && !spends::is_attempt(&mut reader, chain, tx).await?
             {
-                unknown.push(tx);
+                unknown.push((tx, transfer));
             }
         }
         drop(reader);
@@ -206,6 +206,15 @@ fn strange(known: &Compared, signer: &str, newest: u64) -> Option<String> {
     let seen = known.newest;
     (newest < seen)
         .then(|| format!("the signer's journal ends with entry {newest}, and entry {seen} was seen; {adopt}"))
+}
+
+/// The sponsor's transaction that was signed, and for which transfer.
+fn transaction(entry: &Journaled) -> Option<(&TxId, Option<TransferId>)> {
+    match entry {
+        Journaled::Carrier { transfer_id, tx, .. } => Some((tx, transfer_id.as_ref().map(id_of))),
+        Journaled::Reclaim { tx, .. } => Some((tx, None)),
+        Journaled::Intent { .. } | Journaled::Cancellation { .. } | Journaled::Authorization(_) => None,
+    }
 }
 
 async fn is_on_record(connection: &mut impl Connection, chain: Chain, entry: &Journaled) -> Result<bool, StoreError> {

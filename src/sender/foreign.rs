@@ -10,7 +10,7 @@ use landfall_chain::{Address, AssetId, Chain, PayingChain, U256};
 use tracing::{error, info};
 
 use crate::incident::{Incident, IncidentKind};
-use crate::sender::{SendError, Sender};
+use crate::sender::{SendError, Sender, gas};
 use crate::store::cursors::Cursor;
 use crate::store::spends::{self, Evidence, Spend};
 use crate::store::sponsors::{self, Sponsor};
@@ -30,6 +30,8 @@ enum Judged {
     Lost,
     /// A treasury gave it to its own sponsors, and a copy of this store may have signed it.
     Refilled,
+    /// It was sent before the sponsor was ours to use, or a person has released it since.
+    Before,
     /// Nobody here signed for what left of this asset.
     Foreign(AssetId),
 }
@@ -62,14 +64,14 @@ impl<C: PayingChain> Sender<C> {
             }
         }
         let now = clock.now();
-        let mut tx = self.begin(now).await?;
+        let (mut tx, mut unrecorded) = (self.begin(now).await?, Vec::new());
         // No block is disconnected before the end of the transaction.
         let Some(finalized) = Cursor::lock(&mut tx, chain).await?.finalized else { return Ok(()) };
         let waiting = spends::waiting(&mut tx, chain, finalized.number, JUDGED_MAX).await?;
         for (spend, spender, judged) in judge_all(&mut tx, chain, waiting).await? {
             let Spend { tx: of, block, spender: address, .. } = &spend;
             match judged {
-                Judged::Ours => {}
+                Judged::Ours | Judged::Before => {}
                 Judged::Lost => {
                     info!(%chain, "{of} in block {block} is of {address}, and not on record; the chain recovers")
                 }
@@ -85,8 +87,13 @@ impl<C: PayingChain> Sender<C> {
                     self.quarantine(&mut tx, (*address, &spender), (asset, &what, block.number), now).await?;
                 }
             }
-            spends::judged(&mut tx, chain, &spend).await?;
+            let is_foreign = matches!(judged, Judged::Before | Judged::Foreign(_));
+            spends::judged(&mut tx, chain, &spend, is_foreign).await?;
+            if spend.is_canonical && !is_foreign && matches!(spender, Spender::Sponsor(_)) {
+                unrecorded.push(spend);
+            }
         }
+        gas::book_unrecorded(&mut tx, &self.network, &unrecorded, now).await?;
         Ok(self.commit(tx, now).await?)
     }
 
@@ -160,7 +167,7 @@ fn judge(spend: &Spend, spender: &Spender, evidence: &Evidence, recovers: bool) 
         Spender::Sponsor(_) if *carries => Judged::Ours,
         Spender::Sponsor(of) if of.is_treasury && *is_to_sponsors => Judged::Refilled,
         Spender::Sponsor(of) if spend.nonce.zip(of.first_nonce).is_some_and(|(nonce, first)| nonce < first) => {
-            Judged::Ours
+            Judged::Before
         }
         Spender::Sponsor(_) if !*has_fee && unpaid.is_none() => Judged::Ours,
         Spender::Sponsor(_) if recovers => Judged::Lost,
@@ -208,6 +215,7 @@ mod tests {
             state: SponsorState::Active,
             first_nonce: Some(5),
             journal_nonce: 0,
+            seen_from: Some(1),
             poor_since: None,
         })
     }
@@ -219,7 +227,7 @@ mod tests {
     #[test]
     fn what_left_is_explained_by_what_was_signed_here_and_by_nothing_else() {
         use AssetId::Native;
-        use Judged::{Foreign, Lost, Ours, Refilled};
+        use Judged::{Before, Foreign, Lost, Ours, Refilled};
         let fee = Evidence { has_fee: true, ..Evidence::default() };
         let left = |left: Vec<_>, paid: Vec<_>| Evidence { left, paid, ..Evidence::default() };
         let exact = left(vec![of(TOKEN, 5)], vec![of(TOKEN, 5)]);
@@ -245,7 +253,7 @@ mod tests {
             (wallet(), spend(None), Evidence::default(), false, Ours),
             (sponsor(), spend(Some(5)), fee.clone(), false, Foreign(Native)),
             (sponsor(), spend(Some(5)), fee.clone(), true, Lost),
-            (sponsor(), spend(Some(4)), fee.clone(), false, Ours),
+            (sponsor(), spend(Some(4)), fee.clone(), false, Before),
             (sponsor(), spend(Some(5)), Evidence { carries: true, ..fee.clone() }, false, Ours),
             (sponsor(), spend(Some(5)), Evidence { is_ours: true, ..fee.clone() }, false, Ours),
             (sponsor(), spend(None), left(vec![of(Native, 5)], vec![]), false, Foreign(Native)),

@@ -13,6 +13,7 @@ use crate::store::cursors::{self, Cursor};
 use crate::store::gas_ledger::{self, Entry, Landed, OfTransfer, Pricing};
 use crate::store::guards::{Reclaiming, Shown};
 use crate::store::marks::{self, Seen};
+use crate::store::spends::{self, Spend};
 use crate::store::{Connection, StoreError, Tx, clearings, guards, prices, refills, transfers};
 use crate::time::Timestamp;
 use crate::transfer::{Transfer, TransferId, TransferKind};
@@ -21,6 +22,8 @@ use crate::transfer::{Transfer, TransferId, TransferKind};
 const BOOKED_MAX: u32 = 5_000;
 /// How many entries are priced in one transaction.
 const PRICED_MAX: u32 = 500;
+/// The route of what is in no attempt.
+const UNRECORDED: &str = "unrecorded";
 
 impl<C: PayingChain> Sender<C> {
     /// Books what landed in final blocks, and prices what waited for a price.
@@ -82,6 +85,33 @@ pub(super) async fn book_reclaim(
         let amount = share.saturating_add(std::mem::take(&mut remainder));
         let of = OfTransfer::new(Some(transfer.id), network.chain, &transfer.route, amount, &books.currency);
         books.charge(tx, of, (shown.tx, shown.block), Cause::Reclaim).await?;
+    }
+    Ok(())
+}
+
+/// Books what sponsors paid for transactions of ours in final blocks that no attempt on record is: the store that had them
+/// was set back, or is another one with the same keys. The platform bears it, rent included: what a guard of such a
+/// transaction holds is taken back by nobody. The caller holds the lock of the chain's cursor.
+pub(super) async fn book_unrecorded(
+    tx: &mut Tx,
+    network: &Network,
+    spends: &[Spend],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let (chain, Some(currency)) = (network.chain, GasCurrency::of(network).filter(|_| !spends.is_empty())) else {
+        return Ok(());
+    };
+    let mut books = Books::open(tx, network, currency, now).await?;
+    for spend in spends {
+        let Some((fee, outlay)) = spends::cost(tx, chain, spend).await? else { continue };
+        if spends::is_attempt(tx, chain, &spend.tx).await? {
+            continue;
+        }
+        let beyond = |_| StoreError::Inconsistent { what: "outlay", reason: format!("{outlay} of {}", spend.tx) };
+        let rent = u64::try_from(outlay.max(0)).map_err(beyond)?;
+        let (id, amount) = (spends::transfer_of(tx, chain, spend).await?, fee.saturating_add(U256::from(rent)));
+        let of = OfTransfer::new(id, chain, UNRECORDED, amount, &books.currency);
+        books.charge(tx, OfTransfer { rent, ..of }, (spend.tx, spend.block), Cause::Unrecorded).await?;
     }
     Ok(())
 }
@@ -201,7 +231,7 @@ async fn price_waiting(tx: &mut Tx, network: &Network, now: Timestamp) -> Result
             continue;
         }
         gas_ledger::price(tx, (&waiting.key, kind), &pricing).await?;
-        if let Some(id) = of.as_ref().and_then(|of| of.id).filter(|_| kind == EntryKind::Cost) {
+        if let Some(id) = of.as_ref().filter(|_| kind == EntryKind::Cost).and_then(|of| of.id) {
             show_fee(tx, id, &currency).await?;
         }
     }

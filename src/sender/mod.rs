@@ -10,6 +10,8 @@
 //! - prove what ran out of time (`expire`)
 //! - take guards back (`reclaim`)
 //!
+//! Each hour it compares what sponsors own with the ledger (`books`).
+//!
 //! Promises:
 //! - What is signed or sent is on record before. After a crash the same bytes are sent, or the same fields signed,
 //!   again.
@@ -17,6 +19,7 @@
 //! - A process whose lease another has taken over writes nothing, and so sends nothing new.
 
 mod authorize;
+mod books;
 mod cancel;
 mod carry;
 mod clear;
@@ -48,6 +51,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::lease::Turn;
+use crate::sender::books::Readings;
 use crate::sender::compare::Journal;
 use crate::sender::open::Open;
 use crate::sender::reclaim::Reclaims;
@@ -97,6 +101,7 @@ pub struct Sender<C> {
     /// What sponsors own, as reported since it was last used.
     means: BTreeMap<Address, U256>,
     keys: Keys,
+    readings: Readings,
     /// Which guards are left alone. To forget it costs requests and fees only.
     reclaims: Reclaims,
 }
@@ -160,7 +165,7 @@ impl<C: PayingChain> Sender<C> {
         let turn = Turn::new(format!("sender {}", network.chain), owner, LEASE);
         let (journal, rests, landed) = (Journal::default(), HashMap::new(), HashMap::new());
         let (reported_at, looked_at, means) = (None, None, BTreeMap::new());
-        let (keys, reclaims) = (Keys::default(), Reclaims::default());
+        let (keys, readings, reclaims) = (Keys::default(), Readings::default(), Reclaims::default());
         Sender {
             chain,
             db,
@@ -174,6 +179,7 @@ impl<C: PayingChain> Sender<C> {
             looked_at,
             means,
             keys,
+            readings,
             reclaims,
         }
     }
@@ -203,6 +209,7 @@ impl<C: PayingChain> Sender<C> {
         self.keep_books(now).await?;
         self.explain_spends(clock).await?;
         self.check_keys(recovers, clock).await?;
+        self.check_books(recovers, clock).await?;
         let open = Open::read(&mut self.db.read().await?, self.network.chain, now).await?;
         ticked.open = open.transfers.len();
         // A step that fails keeps no other from being taken: while the signer is away, what is signed is sent again, and

@@ -7,6 +7,7 @@ use futures_util::future::{join, join_all};
 use landfall_chain::{Address, BlockRef, KeyPath, PayingChain, SourceError};
 use tracing::{error, info, warn};
 
+use crate::sender::books::Readings;
 use crate::sender::report::ASKED_TIME_MAX;
 use crate::sender::{Resting, SendError, Sender};
 use crate::store::cursors::Cursor;
@@ -18,7 +19,7 @@ use crate::transfer::SponsorState;
 /// For how long an answer about a sponsor's nonce is good enough.
 const LANDED_FOR: Duration = Duration::from_secs(1);
 /// How often it is checked whether somebody else uses a sponsor's key; and where an endpoint says so, or none answers.
-const CHECK_EVERY: Duration = Duration::from_secs(3_600);
+pub(super) const CHECK_EVERY: Duration = Duration::from_secs(3_600);
 const SUSPECT_EVERY: Duration = Duration::from_secs(10);
 
 /// The sponsors of a chain by address.
@@ -176,19 +177,21 @@ impl<C: PayingChain> Sender<C> {
         }
         let mut tx = self.begin(now).await?;
         // What they pay is seen in every block that is connected from here on.
-        let mut seq = Cursor::lock(&mut tx, chain).await?.watch_seq;
+        let Cursor { at, watch_seq: mut seq, .. } = Cursor::lock(&mut tx, chain).await?;
+        let seen_from = at.map_or(0, |at| at.number + 1);
         for (number, address, nonce) in derived {
             if let Some(owner) = accounts::owner(&mut tx, chain, &address).await? {
                 error!(%chain, "{address} on {chain} cannot be sponsor {number}: it is an address of account {owner}");
                 continue;
             }
-            seq += u64::from(sponsors::derived(&mut tx, chain, number, &address, seq + 1).await?);
+            let derived = sponsors::derived(&mut tx, chain, (number, &address), (seq + 1, seen_from)).await?;
+            seq += u64::from(derived);
             sponsors::taken_up(&mut tx, chain, number, nonce).await?;
             info!(%chain, "sponsor {number} on {chain} is {address}; it pays as soon as it is funded");
         }
         Cursor::set_watch_seq(&mut tx, chain, seq).await?;
         self.commit(tx, now).await?;
-        self.keys = Keys::default();
+        (self.keys, self.readings) = (Keys::default(), Readings::default());
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use sqlx::FromRow;
 use crate::balance::{Held, HeldAfter};
 use crate::store::deposits::{amount_bytes, amount_of};
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, Listed, StoreError, Tx, hash, int, parsed, traces, uint, unexplained};
+use crate::store::{Connection, Listed, StoreError, Tx, hash, int, parsed, sponsor_books, traces, uint, unexplained};
 use crate::time::Timestamp;
 
 /// How long an unreported address waits: as long as it has been unreported, within these bounds.
@@ -45,6 +45,8 @@ pub struct Followed {
     pub from: u64,
     /// Since when no endpoint reports any balance of it.
     pub unreported_since: Option<Timestamp>,
+    /// From which block on all that moves of it is seen; `None` where it is not.
+    pub explained_from: Option<u64>,
 }
 
 /// An address that was not reported when it was asked for.
@@ -128,7 +130,7 @@ statements! {
                    SELECT DISTINCT chain, address, 0, CAST($3 AS BIGINT), 'taken_back' \
                    FROM balances WHERE chain = $1 AND block_number > $2 ON CONFLICT (chain, address, block_number) DO NOTHING";
     FORGET_ABOVE = "DELETE FROM balances WHERE chain = $1 AND block_number > $2";
-    FOLLOWED = "SELECT asset, followed_from, unreported_us FROM balance_assets WHERE chain = $1 ORDER BY asset";
+    FOLLOWED = "SELECT asset, followed_from, unreported_us, explained_from FROM balance_assets WHERE chain = $1 ORDER BY asset";
     // An asset that was followed before stays as it is; under other settings `explained_from` starts anew.
     FOLLOW = "INSERT INTO balance_assets (chain, asset, followed_from, explained_from, explained_by) VALUES ($1, $2, $3, $4, $5) \
               ON CONFLICT (chain, asset) DO UPDATE SET explained_by = excluded.explained_by, explained_from = \
@@ -359,18 +361,21 @@ pub async fn unreported(
     unreported.collect()
 }
 
-/// Forgets what was read of blocks above `number`, which are not final after all, and queues its addresses.
+/// Forgets what was read of blocks above `number`, also of sponsors: they are not final after all. Queues its addresses.
 pub async fn disconnect_to(tx: &mut Tx, chain: Chain, number: u64, now: Timestamp) -> Result<(), StoreError> {
     execute!(tx, QUEUE_ABOVE, chain.name(), int(number), now.0)?;
     unexplained::disconnect_to(tx, chain, number).await?;
+    sponsor_books::disconnect_to(tx, chain, number).await?;
     execute!(tx, FORGET_ABOVE, chain.name(), int(number)).map(drop)
 }
 
 pub async fn followed(connection: &mut impl Connection, chain: Chain) -> Result<Vec<Followed>, StoreError> {
-    let rows = fetch_all!(connection, (Vec<u8>, i64, Option<i64>), FOLLOWED, chain.name())?;
-    let followed = rows.into_iter().map(|(asset, from, unreported)| {
+    type Row = (Vec<u8>, i64, Option<i64>, Option<i64>);
+    let rows = fetch_all!(connection, Row, FOLLOWED, chain.name())?;
+    let followed = rows.into_iter().map(|(asset, from, unreported, explained)| {
         let (asset, from) = (asset_of(&asset)?, uint("followed_from", from)?);
-        Ok(Followed { asset, from, unreported_since: unreported.map(Timestamp) })
+        let explained_from = explained.map(|number| uint("explained_from", number)).transpose()?;
+        Ok(Followed { asset, from, unreported_since: unreported.map(Timestamp), explained_from })
     });
     followed.collect()
 }

@@ -34,13 +34,13 @@ pub struct Entry {
 /// What an entry is of, and how much of the native currency it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OfTransfer {
-    /// `None` of a refill, which is no transfer's.
+    /// `None` of a refill, and of a cost whose transfer is not on record.
     pub id: Option<TransferId>,
     pub chain: Chain,
     pub route: String,
     /// Base units.
     pub amount: U256,
-    /// What of it is rent of an account that the transaction gave the recipient.
+    /// What of it is rent of accounts that the transaction made and that does not come back.
     pub rent: u64,
     pub symbol: String,
     pub decimals: u8,
@@ -451,7 +451,7 @@ impl CreditRow {
 }
 
 impl OfTransfer {
-    /// So much of the chain's currency, of a transfer, if it is of one.
+    /// So much of the chain's currency; of a transfer, if it is of one that is on record.
     pub fn new(id: Option<TransferId>, chain: Chain, route: &str, amount: U256, currency: &GasCurrency) -> Self {
         let (route, symbol) = (route.to_owned(), currency.symbol.clone());
         OfTransfer { id, chain, route, amount, rent: 0, symbol, decimals: currency.decimals }

@@ -52,6 +52,7 @@ pub mod sender_reports;
 pub mod shared_clock;
 pub mod sinks;
 pub mod spends;
+pub mod sponsor_books;
 pub mod sponsors;
 mod sql;
 pub mod status;
@@ -119,6 +120,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         shared_clock::STATEMENTS,
         sinks::STATEMENTS,
         spends::STATEMENTS,
+        sponsor_books::STATEMENTS,
         sponsors::STATEMENTS,
         status::STATEMENTS,
         traces::STATEMENTS,

@@ -9,7 +9,8 @@ use crate::store::deposits::{address, amount_of};
 use crate::store::movements::tx_id;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::wallets::name as family_name;
-use crate::store::{Connection, StoreError, Tx, hash, int, uint};
+use crate::store::{Connection, StoreError, Tx, hash, int, parsed, uint};
+use crate::transfer::TransferId;
 
 /// A transaction by which something left an address of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +49,7 @@ statements! {
     WAITING = "SELECT s.block_hash, s.block_number, s.tx_id, s.spender, s.nonce, b.canonical \
                FROM spends AS s JOIN blocks AS b ON b.chain = s.chain AND b.hash = s.block_hash \
                WHERE s.chain = $1 AND s.is_open AND s.block_number <= $2 ORDER BY s.block_number, s.tx_id LIMIT $3";
-    JUDGED = "UPDATE spends SET is_open = false WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND spender = $4";
+    JUDGED = "UPDATE spends SET is_open = false, is_foreign = $5 WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND spender = $4";
     IS_OURS = "SELECT 1 WHERE EXISTS (SELECT 1 FROM transfer_attempts WHERE chain = $1 AND tx_id = $2) \
                OR EXISTS (SELECT 1 FROM reclaims WHERE chain = $1 AND tx_id = $2) \
                OR EXISTS (SELECT 1 FROM journal_txs WHERE chain = $1 AND tx_id = $2)";
@@ -61,7 +62,11 @@ statements! {
     ELSEWHERE = "SELECT 1 FROM debits AS d WHERE d.chain = $1 AND d.block_hash = $2 AND d.tx_id = $3 AND d.sender = $4 \
                  AND NOT EXISTS (SELECT 1 FROM sponsors AS s WHERE s.chain = d.chain AND s.address = d.recipient) ORDER BY d.leg_hash LIMIT 1";
     PAID = "SELECT asset, amount FROM marks WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4 AND effect = 'paid' ORDER BY intent_key";
-    JOURNALED = "INSERT INTO journal_txs (chain, tx_id) VALUES ($1, $2) ON CONFLICT (chain, tx_id) DO NOTHING";
+    JOURNALED = "INSERT INTO journal_txs (chain, tx_id, transfer_id) VALUES ($1, $2, $3) ON CONFLICT (chain, tx_id) DO NOTHING";
+    COST = "SELECT amount, outlay FROM fees WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4";
+    TRANSFER_OF = "SELECT t.id FROM journal_txs AS j JOIN transfers AS t ON t.id = j.transfer_id WHERE j.chain = $1 AND j.tx_id = $2 \
+                   UNION SELECT t.id FROM marks AS m CROSS JOIN transfers AS t WHERE m.chain = $1 AND m.block_hash = $3 AND m.tx_id = $2 \
+                   AND t.chain = m.chain AND t.source = m.payer AND t.intent_key = m.intent_key ORDER BY id LIMIT 1";
 }
 
 /// Notes that something left `spender` by this transaction, if it is a wallet or a sponsor and no attempt is that
@@ -116,10 +121,10 @@ pub async fn evidence(connection: &mut impl Connection, chain: Chain, spend: &Sp
     Ok(Evidence { is_ours, carries, has_fee, left, paid, is_to_sponsors })
 }
 
-/// Records that it was judged: it is not judged again when its block is read again.
-pub async fn judged(tx: &mut Tx, chain: Chain, spend: &Spend) -> Result<(), StoreError> {
+/// Records that it was judged: it is not judged again when its block is read again. `is_foreign`: nobody here signed it.
+pub async fn judged(tx: &mut Tx, chain: Chain, spend: &Spend, is_foreign: bool) -> Result<(), StoreError> {
     let (hash, of, spender) = (&spend.block.hash.0[..], spend.tx.as_bytes(), spend.spender.as_bytes());
-    execute!(tx, JUDGED, chain.name(), hash, of, spender).map(drop)
+    execute!(tx, JUDGED, chain.name(), hash, of, spender, is_foreign).map(drop)
 }
 
 /// Whether an attempt or a reclaim on record is this transaction.
@@ -127,7 +132,34 @@ pub async fn is_attempt(connection: &mut impl Connection, chain: Chain, of: &TxI
     Ok(fetch_optional!(connection, (i32,), IS_ATTEMPT, chain.name(), of.as_bytes())?.is_some())
 }
 
-/// Records that the signer's journal has this transaction of a sponsor.
-pub async fn journaled(tx: &mut Tx, chain: Chain, of: &TxId) -> Result<(), StoreError> {
-    execute!(tx, JOURNALED, chain.name(), of.as_bytes()).map(drop)
+/// Records that the signer's journal has this transaction of a sponsor, and for which transfer.
+pub async fn journaled(
+    tx: &mut Tx,
+    chain: Chain,
+    (of, transfer): (&TxId, Option<TransferId>),
+) -> Result<(), StoreError> {
+    let transfer = transfer.map(|id| id.to_string());
+    execute!(tx, JOURNALED, chain.name(), of.as_bytes(), transfer).map(drop)
+}
+
+/// What it cost the spender, and what else it took of it; `None` where somebody else paid for it.
+pub async fn cost(
+    connection: &mut impl Connection,
+    chain: Chain,
+    spend: &Spend,
+) -> Result<Option<(U256, i128)>, StoreError> {
+    let (hash, of, spender) = (&spend.block.hash.0[..], spend.tx.as_bytes(), spend.spender.as_bytes());
+    let row = fetch_optional!(connection, (Vec<u8>, String), COST, chain.name(), hash, of, spender)?;
+    row.map(|(amount, outlay)| Ok((amount_of(&amount)?, parsed("outlay", &outlay)?))).transpose()
+}
+
+/// For which transfer on record it was made, by the signer's journal or by the intent that its block shows.
+pub async fn transfer_of(
+    connection: &mut impl Connection,
+    chain: Chain,
+    spend: &Spend,
+) -> Result<Option<TransferId>, StoreError> {
+    let (hash, of) = (&spend.block.hash.0[..], spend.tx.as_bytes());
+    let row = fetch_optional!(connection, (String,), TRANSFER_OF, chain.name(), of, hash)?;
+    row.map(|(id,)| parsed("transfer id", &id)).transpose()
 }

@@ -25,6 +25,8 @@ pub struct Sponsor {
     pub first_nonce: Option<u64>,
     /// The nonce behind the highest one that only the signer's journal knows; 0 where it knows no more than the attempts.
     pub journal_nonce: u64,
+    /// The first block that is matched against it; `None` without an address.
+    pub seen_from: Option<u64>,
     /// Since when nodes have said that it owns too little; `None` while they take what it pays for.
     pub poor_since: Option<Timestamp>,
 }
@@ -32,8 +34,9 @@ pub struct Sponsor {
 statements! {
     ADD = "INSERT INTO sponsors (chain, number, state, created_us, is_treasury) \
            SELECT $1, COALESCE(MAX(number), -1) + 1, 'active', $2, $3 FROM sponsors WHERE chain = $1";
-    OF_CHAIN = "SELECT number, is_treasury, address, state, first_nonce, journal_nonce, poor_since_us FROM sponsors WHERE chain = $1 ORDER BY number";
-    DERIVED = "UPDATE sponsors SET address = $1, watch_seq = $4 WHERE chain = $2 AND number = $3 AND address IS NULL";
+    OF_CHAIN = "SELECT number, is_treasury, address, state, first_nonce, journal_nonce, seen_from, poor_since_us FROM sponsors \
+                WHERE chain = $1 ORDER BY number";
+    DERIVED = "UPDATE sponsors SET address = $1, watch_seq = $4, seen_from = $5 WHERE chain = $2 AND number = $3 AND address IS NULL";
     TAKEN_UP = "UPDATE sponsors SET first_nonce = $1 WHERE chain = $2 AND number = $3 AND first_nonce IS NULL";
     JOURNALED = "UPDATE sponsors SET journal_nonce = $1 WHERE chain = $2 AND address = $3 AND (journal_nonce IS NULL OR journal_nonce < $1)";
     RESTART = "UPDATE sponsors SET first_nonce = NULL WHERE chain = $1 AND number = $2";
@@ -41,6 +44,7 @@ statements! {
     STATE = "SELECT state FROM sponsors WHERE chain = $1 AND number = $2";
     POOR = "UPDATE sponsors SET poor_since_us = $1 WHERE chain = $2 AND address = $3 AND poor_since_us IS NULL";
     FUNDED = "UPDATE sponsors SET poor_since_us = NULL WHERE chain = $1 AND address = $2 AND poor_since_us IS NOT NULL";
+    SEEN_FROM = "SELECT seen_from FROM sponsors WHERE chain = $1 AND address = $2";
     IS_ONE = "SELECT 1 FROM sponsors WHERE chain = $1 AND address = $2";
 }
 
@@ -52,6 +56,7 @@ struct Row {
     state: String,
     first_nonce: Option<i64>,
     journal_nonce: Option<i64>,
+    seen_from: Option<i64>,
     poor_since_us: Option<i64>,
 }
 
@@ -64,18 +69,20 @@ pub async fn add(tx: &mut Tx, chain: Chain, is_treasury: bool, now: Timestamp) -
 /// All sponsors of the chain, by number.
 pub async fn of_chain(connection: &mut impl Connection, chain: Chain) -> Result<Vec<Sponsor>, StoreError> {
     let rows = fetch_all!(connection, Row, OF_CHAIN, chain.name())?;
-    let sponsor =
-        |Row { number, is_treasury, address: bytes, state, first_nonce, journal_nonce, poor_since_us }: Row| {
-            Ok(Sponsor {
-                number: uint("number", number)?,
-                is_treasury,
-                address: bytes.map(|bytes| address("sponsor", &bytes)).transpose()?,
-                state: state.parse().map_err(|error| StoreError::inconsistent("state of a sponsor", error))?,
-                first_nonce: first_nonce.map(|nonce| uint("nonce", nonce)).transpose()?,
-                journal_nonce: uint("nonce", journal_nonce.unwrap_or_default())?,
-                poor_since: poor_since_us.map(Timestamp),
-            })
-        };
+    let sponsor = |row: Row| {
+        let Row { number, is_treasury, address: bytes, state, first_nonce, journal_nonce, seen_from, poor_since_us } =
+            row;
+        Ok(Sponsor {
+            number: uint("number", number)?,
+            is_treasury,
+            address: bytes.map(|bytes| address("sponsor", &bytes)).transpose()?,
+            state: state.parse().map_err(|error| StoreError::inconsistent("state of a sponsor", error))?,
+            first_nonce: first_nonce.map(|nonce| uint("nonce", nonce)).transpose()?,
+            journal_nonce: uint("nonce", journal_nonce.unwrap_or_default())?,
+            seen_from: seen_from.map(|number| uint("block number", number)).transpose()?,
+            poor_since: poor_since_us.map(Timestamp),
+        })
+    };
     rows.into_iter().map(sponsor).collect()
 }
 
@@ -84,16 +91,27 @@ pub async fn is_one(connection: &mut impl Connection, chain: Chain, of: &Address
     Ok(!fetch_all!(connection, (i32,), IS_ONE, chain.name(), of.as_bytes())?.is_empty())
 }
 
-/// Records the address that the signer derived, with its number on the chain's watch list; returns whether it was new. A
-/// sponsor that has one keeps it. The caller holds the lock of the chain's cursor, and publishes the number.
+/// The first block that is matched against the address, if it pays for transactions of the chain.
+pub async fn seen_from(
+    connection: &mut impl Connection,
+    chain: Chain,
+    of: &Address,
+) -> Result<Option<u64>, StoreError> {
+    let row = fetch_optional!(connection, (Option<i64>,), SEEN_FROM, chain.name(), of.as_bytes())?;
+    row.and_then(|(from,)| from).map(|from| uint("block number", from)).transpose()
+}
+
+/// Records the address that the signer derived, its number on the chain's watch list, and the first block that is matched
+/// against it; returns whether it was new. A sponsor that has one keeps it. The caller holds the lock of the chain's cursor,
+/// and publishes the number.
 pub async fn derived(
     tx: &mut Tx,
     chain: Chain,
-    number: u32,
-    address: &Address,
-    watch_seq: u64,
+    (number, address): (u32, &Address),
+    (watch_seq, seen_from): (u64, u64),
 ) -> Result<bool, StoreError> {
-    Ok(execute!(tx, DERIVED, address.as_bytes(), chain.name(), i64::from(number), int(watch_seq))? == 1)
+    let (address, number) = (address.as_bytes(), i64::from(number));
+    Ok(execute!(tx, DERIVED, address, chain.name(), number, int(watch_seq), int(seen_from))? == 1)
 }
 
 /// Records how many transactions it had sent before it was ours to use; it is recorded once.

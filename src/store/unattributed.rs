@@ -1,5 +1,6 @@
 //! What came to watched owners and is no deposit. Examples: a payment into an account of theirs that is not the
-//! associated one, or of a mint under another program; rent and wrapped SOL of their own that came back.
+//! associated one, or of a mint under another program; rent and wrapped SOL of their own that came back. And what came to
+//! sponsors of the native currency.
 //!
 //! Each is recorded once for a block, however often it is read. It counts if its block is canonical. Together with
 //! `deposits` and `movements` it makes the books: what an owner has is what came, less what went.
@@ -47,7 +48,7 @@ statements! {
                JOIN blocks ON blocks.chain = unattributed.chain AND blocks.hash = unattributed.block_hash \
                WHERE unattributed.chain = $1 AND unattributed.recipient = $2 AND unattributed.asset = $3 \
                AND unattributed.block_number >= $4 AND unattributed.block_number <= $5 AND blocks.canonical";
-    // Own rent and own SOL that came back are for the books; nobody has to check them.
+    // Own rent and own SOL that came back, and what came to sponsors, are for the books; nobody has to check them.
     LIST = "SELECT unattributed.*, blocks.time_us, watched_addresses.account_id, \
             COALESCE(cursors.final_number >= unattributed.block_number, false) AS is_final FROM unattributed \
             JOIN blocks ON blocks.chain = unattributed.chain AND blocks.hash = unattributed.block_hash \
@@ -55,7 +56,7 @@ statements! {
             LEFT JOIN watched_addresses ON watched_addresses.chain = unattributed.chain \
             AND watched_addresses.address = unattributed.recipient \
             WHERE unattributed.chain = $1 AND blocks.canonical \
-            AND ($2 OR unattributed.reason NOT IN ('rent_refund', 'self_transfer')) \
+            AND ($2 OR unattributed.reason NOT IN ('rent_refund', 'self_transfer', 'own_gas_topup')) \
             AND (unattributed.block_number, unattributed.leg_hash, unattributed.reason) < ($3, $4, $5) \
             ORDER BY unattributed.block_number DESC, unattributed.leg_hash DESC, unattributed.reason DESC LIMIT $6";
 }

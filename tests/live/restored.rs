@@ -4,6 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 
 use crate::stage::{Engine, Stage};
 use crate::transfers::{Bench, PATIENCE};
@@ -28,6 +29,25 @@ impl Bench {
         self.until_served().await;
     }
 
+    /// Waits until what the sponsors own was read after a block behind `above`; the oldest of these blocks. A process reads it
+    /// when it starts.
+    async fn until_read(&self, above: u64) -> u64 {
+        let path = self.stage.folder.path().join("landfall.db");
+        let begun = Instant::now();
+        loop {
+            let mut connection = sqlx::SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
+            let read: Vec<(i64,)> =
+                sqlx::query_as("SELECT number FROM sponsor_books").fetch_all(&mut connection).await.unwrap();
+            connection.close().await.unwrap();
+            let oldest = read.iter().map(|(number,)| u64::try_from(*number).unwrap()).min().unwrap_or_default();
+            if read.len() == self.sponsors.len() && oldest > above {
+                return oldest;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{read:?}\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// Waits until the chain recovers, or does not.
     async fn until_recovering(&self, recovers: bool) {
         let begun = Instant::now();
@@ -48,12 +68,22 @@ async fn a_store_that_was_set_back_is_noticed_by_the_journal_and_pays_nothing_tw
     let mut bench = Bench::on(Stage::new(Engine::Sqlite).await).await;
     bench.pay(1, "1").await;
     bench.stop();
+    bench.start().await;
+    let first = bench.until_read(0).await;
+    bench.stop();
     let store = bench.stage.folder.path().join("landfall.db");
     let copy = bench.stage.folder.path().join("copy.db");
     fs::copy(&store, &copy).unwrap();
     bench.start().await;
     let second = bench.pay(2, "2").await;
-    assert_eq!(bench.stage.ok(&["incident", "list"]), "", "all that the journal has is on record");
+    bench.stop();
+    bench.start().await;
+    bench.until_read(first).await;
+    assert_eq!(
+        bench.stage.ok(&["incident", "list"]),
+        "",
+        "all that the journal has is on record, and so is all that was spent"
+    );
     bench.stop();
     for part in ["landfall.db-wal", "landfall.db-shm"] {
         fs::remove_file(bench.stage.folder.path().join(part)).ok();
@@ -71,5 +101,15 @@ async fn a_store_that_was_set_back_is_noticed_by_the_journal_and_pays_nothing_tw
     bench.stage.node.mine(4).await.unwrap();
     bench.until_recovering(false).await;
     assert_eq!((bench.bobs().await, bench.sent().await), (3_000_000, sent), "once");
+    // What the lost store had paid is booked again, to the wei.
+    bench.until_read(first).await;
+    let incidents = bench.stage.ok(&["incident", "list"]);
+    assert!(!incidents.contains("ledger_differs"), "{incidents}");
+    let ledger = bench.stage.ok(&["gas", "ledger", "--json"]);
+    let costs: Vec<Value> = ledger.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let borne = costs.iter().filter(|entry| entry["kind"] == "COST").map(|entry| entry["borne_by"].clone());
+    let mut borne: Vec<String> = borne.map(|by| by.as_str().unwrap().to_owned()).collect();
+    borne.sort();
+    assert_eq!(borne, ["CUSTOMER", "PLATFORM"]);
     bench.stop();
 }

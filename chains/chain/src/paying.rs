@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use crate::{Acting, Address, BlockRef, Carried, Carrier, GuardTerms, Guarded, Intent, Mark, SourceError, TxId, U256};
+use crate::{
+    Acting, Address, BlockRef, Carried, Carrier, GuardTerms, Guarded, HoldingSource, Intent, Mark, SourceError, TxId,
+    U256,
+};
 
 /// What a unit of gas costs now, in base units of the native currency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,8 +121,9 @@ pub enum BroadcastResponse {
     Unknown,
 }
 
-/// A chain on which a sponsor carries intents. Every call is bounded in time and retries nothing.
-pub trait PayingChain: Send + Sync + 'static {
+/// A chain on which a sponsor carries intents, and that says what sponsors own. Every call is bounded in time and retries
+/// nothing.
+pub trait PayingChain: HoldingSource {
     /// What gas costs in the next block.
     fn fee_market(&self) -> impl Future<Output = Result<FeeMarket, SourceError>> + Send;
 

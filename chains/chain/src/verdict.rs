@@ -33,7 +33,7 @@ pub enum Verdict {
     IneligibleTokenAccount,
     /// It is less than the minimum.
     BelowMinimum,
-    /// It is gas that we sent ourselves.
+    /// It came to an address that pays for transactions here.
     OwnGasTopup,
     /// It is rent of an own account that came back (Solana).
     RentRefund,

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use landfall_chain::{Address, AssetId, AssetTransfer, Block, Fee, Lane, Network, Proof, Rejected, TxId};
+use landfall_chain::{Address, AssetId, AssetTransfer, Block, Fee, Lane, Network, Proof, Rejected, TxId, Verdict};
 
 use crate::deposit::LegHash;
 use crate::store::movements::Paid;
@@ -36,8 +36,10 @@ pub(in crate::watcher) async fn take_out(tx: &mut Tx, network: &Network, block: 
             movements::undo_fee(tx, chain, at, &paid.tx, &paid.payer).await?;
         }
     }
-    let came: HashSet<(LegHash, &str)> =
-        block.unattributed.iter().map(|rejected| (leg(&rejected.transfer), rejected.verdict.code())).collect();
+    let came = block.unattributed.iter().map(|rejected| (leg(&rejected.transfer), rejected.verdict.code()));
+    // What came to sponsors.
+    let legs = block.transfers.iter().map(|transfer| (leg(transfer), Verdict::OwnGasTopup.code()));
+    let came: HashSet<(LegHash, &str)> = came.chain(legs).collect();
     for arrived in unattributed::in_block(tx, chain, &at.hash).await? {
         if is_listed(&arrived.asset) && !came.contains(&(arrived.leg, arrived.reason.as_str())) {
             unattributed::remove(tx, chain, at, &arrived).await?;

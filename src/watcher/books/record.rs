@@ -12,7 +12,7 @@ use landfall_chain::{Address, Lane, Network};
 
 use crate::deposit::{Deposit, DepositStatus};
 use crate::store::cursors::Cursor;
-use crate::store::{StoreError, Tx, accounts, marks, movements, unattributed};
+use crate::store::{StoreError, Tx, accounts, marks, movements, sponsors, unattributed};
 use crate::time::Timestamp;
 use crate::watcher::TickError;
 use crate::watcher::books::Books;
@@ -107,7 +107,11 @@ impl Counted<'_> {
         match self.whose {
             Whose::WatchedNow => Ok(true),
             Whose::WatchedThen => {
-                let from = accounts::watched_from(tx, self.network.chain, address).await?;
+                let chain = self.network.chain;
+                let from = match accounts::watched_from(tx, chain, address).await? {
+                    Some(from) => Some(from),
+                    None => sponsors::seen_from(tx, chain, address).await?,
+                };
                 Ok(from.is_some_and(|from| from <= self.number))
             }
         }

@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
-use landfall_chain::{Address, AssetId, Block, Chain, Network};
+use landfall_chain::{Address, AssetId, AssetTransfer, Block, Chain, Network, Rejected, TxLife, Verdict};
 
 use crate::store::{Connection, StoreError, accounts};
 use crate::watcher::books::matched::Matched;
@@ -32,7 +32,8 @@ struct Members {
     /// One set for each family: an `Address` takes the space of the longer kind and a tag.
     evm: Set<20>,
     solana: Set<32>,
-    /// Who pays for transactions of ours: of them what leaves is recorded, and nothing that comes.
+    /// Who pays for transactions of ours: of them what leaves is recorded, and what comes of the native currency. None of it
+    /// is a deposit.
     sponsors: HashSet<Address>,
     /// The number of the newest address in the list; every older one is in it, too.
     seq: u64,
@@ -89,6 +90,24 @@ impl Members {
     fn follows_spending_of(&self, address: &Address) -> bool {
         self.contains(address) || self.sponsors.contains(address)
     }
+
+    /// What came to members and is no deposit, and what came to sponsors of the native currency. Where a block reports what a
+    /// transaction took of its payer, what it brought that payer is a part of it.
+    fn arrivals(&self, block: &Block) -> Vec<Rejected> {
+        let is_outlay = |leg: &AssetTransfer| {
+            leg.tx.life == TxLife::Block
+                && block.fees.iter().any(|fee| (fee.tx.id, fee.payer) == (leg.tx.id, leg.recipient))
+        };
+        let came = |leg: &AssetTransfer| {
+            leg.asset == AssetId::Native && self.sponsors.contains(&leg.recipient) && !is_outlay(leg)
+        };
+        let mut arrivals = among(&block.unattributed, |Rejected { transfer, .. }| {
+            self.contains(&transfer.recipient) || came(transfer)
+        });
+        let legs = block.transfers.iter().filter(|leg| came(leg));
+        arrivals.extend(legs.map(|leg| Rejected { transfer: leg.clone(), verdict: Verdict::OwnGasTopup }));
+        arrivals
+    }
 }
 
 impl WatchList {
@@ -144,7 +163,7 @@ impl WatchList {
             }),
             fees: among(&block.fees, |fee| members.follows_spending_of(&fee.payer)),
             marks: among(&block.marks, |mark| members.contains(&mark.payer)),
-            arrivals: among(&block.unattributed, |rejected| members.contains(&rejected.transfer.recipient)),
+            arrivals: members.arrivals(block),
         }
     }
 

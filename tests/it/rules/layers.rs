@@ -53,7 +53,7 @@ const ROOMS: [(&str, &str); 39] = [
         "amount time deposit event request identity account balance key webhook incident overrides store lease",
     ),
     // Sends transfers; it meets the watcher in the record of blocks.
-    ("sender", "time deposit event request identity account gas transfer incident store lease"),
+    ("sender", "time deposit event request identity account balance gas transfer incident store lease"),
     ("delivery", "amount time deposit event request identity account key webhook store resolver"),
     ("feed", "time store lease"),
     // Reads what native currencies cost; the sender finds it in the store.

@@ -126,26 +126,32 @@ fn sums_or_fresh(sums: Credit) -> Credit {
     if sums == Credit::default() { Credit { granted: GRANT, ..sums } } else { sums }
 }
 
-/// What transactions that are on record cost in final blocks, as the chain itself has it.
+/// What transactions of ours cost in final blocks, as the chain itself has it: those on record, and those of sponsors that
+/// nobody else signed.
 async fn landed(world: &World) -> BTreeMap<TxId, U256> {
     let finalized = Cursor::load(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap().finalized;
-    let text = "SELECT tx_id FROM transfer_attempts WHERE tx_id IS NOT NULL UNION SELECT tx_id FROM reclaims WHERE tx_id IS NOT NULL ORDER BY tx_id";
-    let attempts: Vec<(Vec<u8>,)> = rows(world.db(), text).await;
-    let ours: BTreeSet<TxId> = attempts.iter().map(|(id,)| TxId::from_bytes(id).unwrap()).collect();
+    let text = "SELECT s.tx_id, FALSE AS is_recorded FROM spends AS s JOIN sponsors AS p ON p.address = s.spender \
+                JOIN blocks AS b ON b.hash = s.block_hash WHERE b.canonical AND NOT s.is_open AND NOT s.is_foreign \
+                UNION ALL SELECT tx_id, TRUE FROM transfer_attempts WHERE tx_id IS NOT NULL \
+                UNION ALL SELECT tx_id, TRUE FROM reclaims WHERE tx_id IS NOT NULL ORDER BY is_recorded";
+    let attempts: Vec<(Vec<u8>, bool)> = rows(world.db(), text).await;
+    let ours: BTreeMap<TxId, bool> =
+        attempts.iter().map(|(id, is_recorded)| (TxId::from_bytes(id).unwrap(), *is_recorded)).collect();
     let known = sponsors::of_chain(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap();
     let sponsors: BTreeSet<Address> = known.iter().filter_map(|sponsor| sponsor.address).collect();
     let is_final = |number: u64| finalized.is_some_and(|finalized| number <= finalized.number);
     let blocks = world.chain.blocks();
     let blocks = blocks.iter().filter(|block| is_final(block.header.block.number));
-    let txs = blocks.flat_map(|block| &block.txs).filter(|tx| ours.contains(&tx.tx.id));
-    let cost = |tx: &SimTx| {
+    let txs = blocks.flat_map(|block| &block.txs).filter_map(|tx| Some((tx, *ours.get(&tx.tx.id)?)));
+    let cost = |tx: &SimTx, is_recorded: bool| {
         let given = tx.legs.iter().filter(|leg| leg.asset == AssetId::Native && leg.sender == tx.fee_payer);
-        // What a guard holds is locked, and what a sponsor is given stays ours: neither is a cost.
+        // What a guard holds is locked, as far as anybody knows of the guard, and what a sponsor is given stays ours: neither
+        // is a cost.
         let given = given.filter(|leg| !sponsors.contains(&leg.recipient));
-        let rent = given.filter(|leg| leg.amount != U256::from(GUARD_RENT)).map(|leg| leg.amount);
+        let rent = given.filter(|leg| !is_recorded || leg.amount != U256::from(GUARD_RENT)).map(|leg| leg.amount);
         tx.fee + rent.sum::<U256>()
     };
-    txs.map(|tx| (tx.tx.id, cost(tx))).collect()
+    txs.map(|(tx, is_recorded)| (tx.tx.id, cost(tx, is_recorded))).collect()
 }
 
 /// The books of the sponsors: what each owned at first, less what it owns behind the newest final block, is what its

@@ -4,7 +4,8 @@
 //! keys; in every other fifth the store is set back to an earlier step, with the signer's journal or without it.
 //!
 //! At the end all is quiet, and each transfer has ended. What is CONFIRMED paid once and exactly; what is FAILED or
-//! DROPPED never paid, and nothing that was ever signed for it can be paid any more; nothing is reserved.
+//! DROPPED never paid, and nothing that was ever signed for it can be paid any more; nothing is reserved, and each sponsor
+//! owns what the ledger says.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -545,6 +546,11 @@ impl History {
         if let Some(copy) = &mut self.copy {
             copy.follow().await;
         }
+        // A new process compares the books at once.
+        self.bench.restart();
+        self.bench.world.pass(LEASE_OVER);
+        self.bench.follow().await;
+        assert_eq!(self.bench.differing().await, [], "sponsors own what the ledger says");
     }
 
     /// How many have not ended, in either store.

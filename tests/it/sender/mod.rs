@@ -1,6 +1,7 @@
 //! Sending transfers over a simulated chain and real stores of both engines. Each scene compares the record with the
 //! chain's own ledger: how often each intent paid.
 
+mod books;
 mod cancellations;
 mod clearings;
 mod copies;
@@ -245,6 +246,7 @@ impl Bench {
     async fn close(self) {
         assert_truthful(&self.world).await;
         gas::assert_ledger_even(&self.world).await;
+        assert_eq!(self.differing().await, [], "sponsors own what the ledger says");
         self.world.close().await;
     }
 }

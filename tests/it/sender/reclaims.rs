@@ -32,7 +32,7 @@ impl Bench {
         bench
     }
 
-    async fn pay(&mut self, n: u32) -> TransferId {
+    pub(super) async fn pay(&mut self, n: u32) -> TransferId {
         let id = self.accept(n, 1_000).await;
         self.settle().await;
         assert_eq!(self.until_ended(id).await, State::Confirmed);

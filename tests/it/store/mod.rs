@@ -41,6 +41,7 @@ mod movements;
 mod opening;
 mod replay;
 mod schema;
+mod sponsor_books;
 mod statements;
 mod status;
 mod traces;

@@ -111,7 +111,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 76] = [
+const HOT: [(&str, &str); 81] = [
     ("attempts::OF_CLEARING", "INDEX transfer_attempts_transfer"),
     ("clearings::WANTED", "INDEX transfers_unfinished"),
     ("clearings::TUPLES", "SEARCH c USING"),
@@ -202,6 +202,14 @@ const HOT: [(&str, &str); 76] = [
     ("policies::USED_BY_ACCOUNT", "INDEX transfers_account (account_id=? AND created_us>?"),
     ("gas_ledger::LANDED", "INDEX fees_payer (chain=? AND payer=? AND block_number>? AND block_number<?)"),
     ("gas_ledger::LAST_COST", "INDEX gas_ledger_route"),
+    ("sponsor_books::PAID", "INDEX fees_payer (chain=? AND payer=? AND block_number>? AND block_number<?)"),
+    ("sponsor_books::MOVED", "INDEX fees_payer (chain=? AND payer=? AND block_number>? AND block_number<?)"),
+    ("sponsor_books::MOVED", "INDEX gas_ledger_tx (chain=? AND tx_id=?)"),
+    ("sponsor_books::MOVED", "INDEX debits_sender (chain=? AND sender=? AND block_number>? AND block_number<?)"),
+    (
+        "sponsor_books::MOVED",
+        "INDEX unattributed_recipient (chain=? AND recipient=? AND block_number>? AND block_number<?)",
+    ),
     ("gas_ledger::COSTS_OF", "INDEX gas_ledger_transfer"),
     ("gas_ledger::NEWEST", "INDEX gas_ledger_newest"),
     ("gas_ledger::PRICED_BETWEEN", "INDEX gas_pricings_at"),
