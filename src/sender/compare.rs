@@ -212,7 +212,7 @@ fn strange(known: &Compared, signer: &str, newest: u64) -> Option<String> {
 fn transaction(entry: &Journaled) -> Option<(&TxId, Option<TransferId>)> {
     match entry {
         Journaled::Carrier { transfer_id, tx, .. } => Some((tx, transfer_id.as_ref().map(id_of))),
-        Journaled::Reclaim { tx, .. } => Some((tx, None)),
+        Journaled::Refill { tx, .. } | Journaled::Reclaim { tx, .. } => Some((tx, None)),
         Journaled::Intent { .. } | Journaled::Cancellation { .. } | Journaled::Authorization(_) => None,
     }
 }
