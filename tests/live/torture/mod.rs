@@ -25,6 +25,9 @@ use crate::stage::{Engine, Service, free_port, full, given_seed, program};
 
 const KILLS: u32 = 10;
 const KILLS_FULL: u32 = 20;
+/// How many transfers a run asks for at most, and how long the program lives between two kills.
+const ASKED_MAX: u32 = 100;
+const LIFE_MAX: Duration = Duration::from_secs(10);
 /// Of the token that is paid.
 const DECIMALS: u8 = 6;
 /// What alice has of it, in base units.
@@ -211,7 +214,7 @@ impl<G: Ground> Run<'_, G> {
         account.unwrap()["id"].as_str().unwrap().to_owned()
     }
 
-    /// Lets the service live while requests come, until one more is CONFIRMED; how long that took.
+    /// Lets the service live while requests come, until one more is CONFIRMED; how long it lives at most from now on.
     async fn until_one_more_is_confirmed(&mut self) -> Duration {
         let (service, begun) = (Service::start(self.folder()), Instant::now());
         loop {
@@ -223,7 +226,7 @@ impl<G: Ground> Run<'_, G> {
             assert!(begun.elapsed() < STANDSTILL_MAX, "{}", service.log());
         }
         service.kill();
-        begun.elapsed()
+        begun.elapsed().min(LIFE_MAX)
     }
 
     /// One life of the service, which ends at a random moment; sometimes the signer's, too.
@@ -247,7 +250,7 @@ impl<G: Ground> Run<'_, G> {
     async fn step(&mut self) {
         let api = self.deployment.api.clone();
         match self.rng.random_range(0..100) {
-            0..15 => {
+            0..15 if self.asked < ASKED_MAX => {
                 self.asked += 1;
                 self.ask(&api, self.asked).await;
             }
