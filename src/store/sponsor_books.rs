@@ -68,8 +68,8 @@ statements! {
             AND b.chain = f.chain AND b.hash = f.block_hash AND b.canonical";
 }
 
-/// A transaction that a sponsor paid for: fee, outlay, whether it is foreign, the rent of the guard that it was to make, what
-/// the guard of its transfer was made with, its number where it is a reclaim, and what that took back.
+/// A transaction that a sponsor paid for: fee, outlay, and whether it is foreign. Then the rent of the guard that it was to
+/// make, and what the guard of its transfer was made with. Last its number where it is a reclaim, and what that took back.
 type PaidRow = (Vec<u8>, String, Option<bool>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
 /// The books of a sponsor; `None` before its first reading.

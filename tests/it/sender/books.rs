@@ -30,6 +30,8 @@ impl Bench {
     async fn hour(&mut self) {
         self.world.chain.mine_empty(HOUR_BLOCKS);
         self.follow().await;
+        // What was read waits until the reclaims of these blocks have ended.
+        self.tick().await;
     }
 
     async fn unbook(&self) {
