@@ -260,7 +260,7 @@ where
         Ok(seen) => seen,
         Err(error) => return line(Verdict::Fail, format!("({address}) cannot be asked about: {error}")),
     };
-    let Seen { balance, has_code, nonce } = seen;
+    let Seen { balance, has_code, nonce, surcharge } = seen;
     let first = sponsor.first_nonce.unwrap_or(nonce);
     let used = last.map_or(first, |last| first.max(last + 1));
     let decimals = network.asset(&AssetId::Native).map_or(0, |native| native.decimals);
@@ -280,10 +280,10 @@ where
                 "({address}) has sent {nonce} transactions, and {used} are on record: somebody else uses its key, or the store is an old copy"
             ),
         ),
-        SponsorState::Active if balance < U256::from(network.sending.first_cost) => {
+        SponsorState::Active if balance < U256::from(network.sending.first_cost).saturating_add(surcharge) => {
             line(Verdict::Fail, format!("{has}, less than one transfer costs: fund it"))
         }
-        SponsorState::Active if balance < U256::from(network.sending.floor) => {
+        SponsorState::Active if balance < network.sending.floor_with(surcharge) => {
             line(Verdict::Warn, format!("{has}, less than its floor: fund it"))
         }
         SponsorState::Paused => line(Verdict::Warn, format!("{has}, and is paused: `landfall sponsor resume`")),
@@ -296,6 +296,8 @@ struct Seen {
     balance: U256,
     has_code: bool,
     nonce: u64,
+    /// What the chain takes of a usual transaction on top of gas.
+    surcharge: U256,
 }
 
 async fn asked_of<C>(chain: &C, network: &Network, address: &Address, at: &BlockRef) -> Result<Seen, SourceError>
@@ -308,7 +310,8 @@ where
         Family::Evm => chain.account_states(&[*address], at).await?.first().is_some_and(|state| state.has_code),
         Family::Solana => false,
     };
-    Ok(Seen { balance, has_code, nonce: chain.nonce_at(address, Some(at)).await? })
+    let (nonce, surcharge) = (chain.nonce_at(address, Some(at)).await?, chain.surcharge().await?);
+    Ok(Seen { balance, has_code, nonce, surcharge })
 }
 
 /// Whether each asset with a route could be signed for now, and whether the chain says which keys are used.

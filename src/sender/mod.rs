@@ -21,6 +21,7 @@ mod foreign;
 mod gas;
 mod guarded;
 mod load;
+mod means;
 mod new_accounts;
 mod open;
 mod past;
@@ -36,7 +37,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_chain::{Address, Asset, Intent, Network, PayingChain, Signer, SignerUnavailable, SourceError};
+use landfall_chain::{Address, Asset, Intent, Network, PayingChain, Signer, SignerUnavailable, SourceError, U256};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -87,6 +88,9 @@ pub struct Sender<C> {
     /// When this process last reported that it sends, and when it last asked what sponsors own.
     reported_at: Option<Timestamp>,
     looked_at: Option<Timestamp>,
+    /// What each sponsor owned when it was last asked for, and what the chain then took of a usual transaction on top of gas.
+    owned: HashMap<Address, U256>,
+    surcharge: U256,
     keys: Keys,
     /// Which guards are left alone. To forget it costs requests and fees only.
     reclaims: Reclaims,
@@ -148,9 +152,24 @@ impl<C: PayingChain> Sender<C> {
     pub fn new(chain: C, db: Db, network: Network, signer: Arc<dyn Signer>, owner: String) -> Self {
         let turn = Turn::new(format!("sender {}", network.chain), owner, LEASE);
         let (journal, rests, landed) = (Journal::default(), HashMap::new(), HashMap::new());
-        let (reported_at, looked_at) = (None, None);
+        let (reported_at, looked_at, owned, surcharge) = (None, None, HashMap::new(), U256::ZERO);
         let (keys, reclaims) = (Keys::default(), Reclaims::default());
-        Sender { chain, db, network, signer, turn, journal, rests, landed, reported_at, looked_at, keys, reclaims }
+        Sender {
+            chain,
+            db,
+            network,
+            signer,
+            turn,
+            journal,
+            rests,
+            landed,
+            reported_at,
+            looked_at,
+            owned,
+            surcharge,
+            keys,
+            reclaims,
+        }
     }
 
     /// One bounded step. `None`: another process sends.

@@ -46,16 +46,28 @@ impl<C: PayingChain> Sender<C> {
             return Ok(());
         }
         self.looked_at = Some(now);
-        let (chain, floor) = (self.network.chain, U256::from(self.network.sending.floor));
+        let chain = self.network.chain;
+        let late = |_| Err(SourceError::transient("nobody answers in time"));
+        let surcharge = tokio::time::timeout(ASKED_TIME_MAX, self.chain.surcharge()).await.unwrap_or_else(late);
+        match &surcharge {
+            Ok(surcharge) => self.surcharge = *surcharge,
+            Err(error) => warn!(%chain, "what {chain} takes on top of gas is not known: {error}"),
+        }
+        let floor = self.network.sending.floor_with(self.surcharge);
         let known = sponsors::of_chain(&mut self.db.read().await?, chain).await?;
         let asked = known.iter().filter_map(|sponsor| sponsor.address).map(async |address| {
             let owned = tokio::time::timeout(ASKED_TIME_MAX, self.chain.owned(&address)).await;
-            let late = |_| Err(SourceError::transient("nobody answers in time"));
             (address, owned.unwrap_or_else(late))
         });
         let answers: Vec<(Address, Result<U256, SourceError>)> = join_all(asked).await;
         let mut tx = self.begin(now).await?;
+        if surcharge.is_ok() {
+            sender_reports::surcharged(&mut tx, chain, self.surcharge).await?;
+        }
         for (address, owned) in answers {
+            if let Ok(owned) = owned {
+                self.owned.insert(address, owned);
+            }
             match owned {
                 Ok(owned) if owned < floor => sponsors::poor(&mut tx, chain, &address, now).await?,
                 Ok(_) => sponsors::funded(&mut tx, chain, &address).await?,

@@ -13,6 +13,7 @@ mod guards;
 mod heals;
 mod histories;
 mod life;
+mod means;
 mod mistakes;
 mod prices;
 mod reclaims;

@@ -6,6 +6,7 @@
 //! - `carrier`: the sponsor's transaction
 //! - `marks`: what blocks show of intents
 //! - `asking`: what gas costs, whether a token is ready, nonces, what was used; transactions are handed to endpoints
+//! - `surcharge`: what the OP stack takes on top of gas
 //! - `trial`: whether the payment would go through, before anything is signed
 //! - `responses`: what a node's words mean when it is handed one
 //!
@@ -21,6 +22,7 @@ mod erc3009;
 pub(crate) mod marks;
 mod metamask;
 mod responses;
+mod surcharge;
 pub(crate) mod trial;
 
 pub use authorization::authorization_digest;
