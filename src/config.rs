@@ -439,6 +439,7 @@ mod tests {
     use landfall_chain::{Address, Family, FinalityRule, NativeSource, ReadProof, U256};
 
     use super::*;
+    use crate::gas::Usd;
     use crate::watcher::Start;
 
     const TIER: &str = "[[chains.ETHEREUM_TESTNET.tiers]]\nasset = \"USDC\"\nup_to = \"1000\"\n";
@@ -547,23 +548,28 @@ mod tests {
 
     #[test]
     fn what_is_changed_of_sending_is_read_and_what_cannot_be_is_refused() {
-        let keys = "[chains.ETHEREUM_TESTNET.transfers]\nrefuse = [\"ETH\"]\nin_flight = 4\nmax_fee_gwei = 50\n\
+        let keys = "[chains.ETHEREUM_TESTNET.transfers]\nrefuse = [\"ETH\"]\nin_flight = 4\nmax_fee_gwei = 50\nmax_cost_usd = \"2.5\"\n\
                     bump_after_blocks = 2\nfloor = \"0.05\"\n";
         let config = parse(&format!("{CHAIN}{keys}")).unwrap();
         let transfers = &config.chain(Chain::EthereumTestnet).unwrap().transfers;
         assert_eq!((transfers.in_flight, transfers.max_fee), (Some(4), Some(50_000_000_000)));
+        assert_eq!(transfers.max_cost, Some(Usd(2_500_000)));
         assert_eq!((transfers.raise_after_blocks, transfers.floor.as_deref()), (Some(2), Some("0.05")));
         assert_eq!(transfers.refuse, ["ETH"]);
         for (key, what) in [
             ("in_flight = 17", "in_flight: expected 1 to 16"),
             ("in_flight = 0", "in_flight: expected 1 to 16"),
             ("max_fee_gwei = 0", "max_fee_gwei: expected at least 1"),
+            ("max_cost_usd = \"0\"", "max_cost_usd: expected an amount of USD above 0"),
+            ("max_cost_usd = \"-1\"", "max_cost_usd: expected an amount of USD above 0"),
+            ("max_cost_usd = \"0.0000001\"", "max_cost_usd: expected an amount of USD above 0"),
+            ("max_cost_usd = \"1e3\"", "max_cost_usd: expected an amount of USD above 0"),
             ("bump_after_blocks = 0", "bump_after_blocks: expected at least 1"),
         ] {
             let error = parse(&format!("{CHAIN}[chains.ETHEREUM_TESTNET.transfers]\n{key}\n")).unwrap_err();
             assert!(error.contains(&format!("config key chains.ETHEREUM_TESTNET.transfers.{what}")), "{error}");
         }
-        for key in ["in_flight = 4", "max_fee_gwei = 50", "bump_after_blocks = 2"] {
+        for key in ["in_flight = 4", "max_fee_gwei = 50", "max_cost_usd = \"1\"", "bump_after_blocks = 2"] {
             let text =
                 format!("[chains.SOLANA_DEVNET]\nrpc = [\"http://a\"]\n[chains.SOLANA_DEVNET.transfers]\n{key}\n");
             let error = parse(&text).unwrap_err();

@@ -87,6 +87,7 @@ fn sending(network: &Network, config: &ChainConfig) -> Result<Sending, StartErro
         floor,
         raise_after_blocks: keys.raise_after_blocks.unwrap_or(usual.raise_after_blocks),
         in_flight: keys.in_flight.unwrap_or(usual.in_flight),
+        max_cost_micro_usd: keys.max_cost.map(|most| most.0).or(usual.max_cost_micro_usd),
         max_fee: keys.max_fee.or(usual.max_fee),
         new_accounts_per_day: keys.new_accounts_per_day.unwrap_or(usual.new_accounts_per_day),
         clears_delegates: usual.clears_delegates,
@@ -164,6 +165,7 @@ mod tests {
     use super::*;
     use crate::app::source;
     use crate::config::SendingConfig;
+    use crate::gas::Usd;
     use crate::watcher::Start;
 
     const MINE: &str = "0x5fd84259d66Cd46123540766Be93DFE6D43130D7";
@@ -212,14 +214,20 @@ mod tests {
     #[test]
     fn how_transfers_are_sent_is_the_networks_but_for_what_an_operator_changes() {
         let with = |transfers| network(Chain::BaseMainnet, &ChainConfig { transfers, ..config("MINE", MINE) });
-        let usual = Sending::usual(10_000_000_000_000);
-        let usual = Sending { raise_after_blocks: 8, ..usual };
+        let usual = Sending::usual(5_000_000_000_000);
+        let usual = Sending { raise_after_blocks: 8, max_cost_micro_usd: Some(5_000_000), ..usual };
         assert_eq!(with(SendingConfig::default()).unwrap().sending, usual);
-        assert_eq!(usual.floor, 1_000_000_000_000_000, "a hundred transfers");
+        assert_eq!(usual.floor, 500_000_000_000_000, "a hundred transfers");
+        assert_eq!(
+            usual.floor_with(U256::from(7)),
+            U256::from(500_000_000_000_700_u64),
+            "and what a rollup takes of them"
+        );
         let changed = SendingConfig {
             refuse: vec!["ETH".to_owned()],
             in_flight: Some(4),
             max_fee: Some(50_000_000_000),
+            max_cost: Some(Usd(700_000)),
             raise_after_blocks: Some(2),
             floor: Some("0.05".to_owned()),
             new_accounts_per_day: None,
@@ -228,7 +236,9 @@ mod tests {
         let sending = with(changed).unwrap().sending;
         let floor = 50_000_000_000_000_000;
         let (max_fee, guard_retention_hours) = (Some(50_000_000_000), 30);
-        let expected = Sending { floor, raise_after_blocks: 2, in_flight: 4, max_fee, guard_retention_hours, ..usual };
+        let max_cost_micro_usd = Some(700_000);
+        let changed = Sending { floor, raise_after_blocks: 2, in_flight: 4, max_fee, max_cost_micro_usd, ..usual };
+        let expected = Sending { guard_retention_hours, ..changed };
         assert_eq!(sending, expected);
         for (transfers, key, what) in [
             (

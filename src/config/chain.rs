@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use crate::config::{ConfigError, family, key, url, without_values};
+use crate::gas::Usd;
 use crate::watcher::Start;
 
 const POLL_MS_MIN: u64 = 20;
@@ -65,6 +66,7 @@ pub struct SendingConfig {
     pub in_flight: Option<u64>,
     /// In base units of the native currency for a unit of gas.
     pub max_fee: Option<u128>,
+    pub max_cost: Option<Usd>,
     pub raise_after_blocks: Option<u64>,
     /// In the major unit of the native currency.
     pub floor: Option<String>,
@@ -192,6 +194,8 @@ pub(super) struct SendingSection {
     pub(super) in_flight: Option<u64>,
     #[serde(default)]
     pub(super) max_fee_gwei: Option<u64>,
+    #[serde(default)]
+    pub(super) max_cost_usd: Option<String>,
     #[serde(default)]
     pub(super) bump_after_blocks: Option<u64>,
     #[serde(default)]
@@ -338,6 +342,8 @@ impl SendingSection {
                 "expected at least 1; leave it out for what the market asks",
             ));
         }
+        let max_cost =
+            self.max_cost_usd.as_deref().map(|text| max_cost(&format!("{at}.max_cost_usd"), text)).transpose()?;
         if self.bump_after_blocks == Some(0) {
             return Err(key(
                 &format!("{at}.bump_after_blocks"),
@@ -348,12 +354,19 @@ impl SendingSection {
             refuse: self.refuse,
             in_flight: self.in_flight,
             max_fee: self.max_fee_gwei.map(|gwei| u128::from(gwei) * WEI_PER_GWEI),
+            max_cost,
             raise_after_blocks: self.bump_after_blocks,
             floor: self.floor,
             new_accounts_per_day: self.new_accounts_per_day,
             guard_retention_hours: None,
         })
     }
+}
+
+/// The most that one transaction may cost.
+fn max_cost(at: &str, text: &str) -> Result<Usd, ConfigError> {
+    let most = text.parse().ok().filter(|most: &Usd| *most > Usd::default());
+    most.ok_or_else(|| key(at, "expected an amount of USD above 0, as in \"2.50\""))
 }
 
 impl ChainSection {
