@@ -63,6 +63,8 @@ pub struct Config {
     pub delegation: Delegation,
     /// What happens to a transfer that the gas credit does not cover.
     pub over_credit: OverCredit,
+    /// To create a transfer takes a request that a paired key signed.
+    pub require_signed_requests: bool,
     /// A payment of native currency to its recipient may take so much gas; `None`: as is usual.
     pub recipient_gas_max: Option<NonZeroU64>,
     /// Where prices of native currencies are read; without it a person sets them.
@@ -212,8 +214,9 @@ impl Config {
         let (limits, retired) = (self.api_limits.clone(), self.retired.clone());
         let tokens = self.chains.iter().flat_map(|(chain, config)| config.retired.iter().map(|token| (*chain, *token)));
         let retired_tokens = tokens.collect();
-        let over_credit = self.over_credit;
-        Settings { host, limits, networks, retired, retired_tokens, over_credit, ..Settings::of(self.environment) }
+        let (over_credit, require_signed_transfers) = (self.over_credit, self.require_signed_requests);
+        let settings = Settings::of(self.environment);
+        Settings { host, limits, networks, retired, retired_tokens, over_credit, require_signed_transfers, ..settings }
     }
 
     /// Takes the routes out of what is not accepted any more. What was accepted before is carried to its end.
@@ -258,6 +261,7 @@ impl File {
         let (store, environment) = (store(&self.store.url, folder)?, self.api.environment);
         let delegation = self.transfers.as_ref().map(|section| section.delegation).unwrap_or_default();
         let over_credit = self.transfers.as_ref().map(|section| section.over_credit).unwrap_or_default();
+        let require_signed_requests = self.transfers.as_ref().is_some_and(|section| section.require_signed_requests);
         let recipient_gas_max = self.transfers.as_ref().and_then(|section| section.recipient_gas_max);
         if let Some(hours) = self.transfers.as_ref().map(TransfersSection::guard_retention_hours).transpose()?.flatten()
         {
@@ -284,6 +288,7 @@ impl File {
             signer,
             delegation,
             over_credit,
+            require_signed_requests,
             recipient_gas_max,
             prices,
             chains,

@@ -19,8 +19,8 @@ use crate::time::Timestamp;
 use crate::transfer::SponsorState;
 
 /// What a line may be about; docs/reference/status-and-health.md has a row for each, which a test keeps.
-pub const KINDS: [&str; 9] =
-    ["signer", "wallets", "journal", "endpoints", "clock", "fees", "sponsor", "asset", "price"];
+pub const KINDS: [&str; 10] =
+    ["signer", "wallets", "journal", "requests", "endpoints", "clock", "fees", "sponsor", "asset", "price"];
 /// How many wallets of each family are derived again.
 const SAMPLE_MAX: u32 = 50;
 /// How far the newest block's time may be from the clock's, or five block times if that is longer.

@@ -68,7 +68,7 @@ use nonces::Nonces;
 pub use openapi::openapi_json;
 pub use policies::PolicyResource;
 use problem::Problem;
-use scope::{needs, needs_and_may_wait};
+use scope::{needs, needs_and_may_wait, signed};
 pub use settings::{Limits, Settings};
 pub use transfers::TransferResource;
 use turns::Turns;
@@ -146,7 +146,10 @@ impl Api {
             .route("/v2/crypto/deposits/{deposit_id}", needs(Scope::Read, get(deposits::by_id)))
             .route(
                 "/v2/crypto/transfers",
-                needs(Scope::Read, get(transfers::list)).merge(needs(Scope::Transfers, post(transfers::create))),
+                needs(Scope::Read, get(transfers::list)).merge(signed(
+                    state.settings.require_signed_transfers,
+                    needs(Scope::Transfers, post(transfers::create)),
+                )),
             )
             .route("/v2/crypto/transfers/{transfer_id}", needs(Scope::Read, get(transfers::by_id)))
             .route("/v2/transaction-limits/policies/{policy_id}", needs(Scope::Read, get(policies::by_id)))
