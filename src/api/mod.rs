@@ -9,7 +9,7 @@
 //!   the key may do, `limits`, `places` and `turns` how much is done at once;
 //! - in a handler: each resource has a file; `query`, `time_bound` and `json` read the request, `cursor` finds the next
 //!   page, `problem` is every refusal;
-//! - beside requests: `housekeeping` writes what was noted, `long_poll` wakes requests that wait for events;
+//! - beside requests: `by_hand` is what operators ask for by the same forms, `housekeeping` writes what was noted, `long_poll` wakes requests that wait for events;
 //! - for readers: `openapi` is the document, `webhook_bodies` its part on what receivers are sent, `examples` its
 //!   examples, and `browse` serves it.
 
@@ -19,6 +19,7 @@ mod assets;
 mod auth;
 mod balances;
 mod browse;
+mod by_hand;
 mod coverage;
 mod cursor;
 mod deposits;
@@ -57,6 +58,7 @@ use crate::key::{Environment, Scope};
 use crate::store::{Db, StoreError};
 use crate::time::Clock;
 
+pub use by_hand::{Refusal, TransferAsked, add_addresses, create_transfer};
 pub use deposits::DepositResource;
 pub use gas::GasCreditResource;
 use housekeeping::LastUsed;

@@ -491,6 +491,10 @@ fn send(reported: &mut Output) {
     // There is no signer.
     reported.run(&[&["account", "sweep", "nobody", "--asset", "ETH"][..], &there].concat(), 2);
     reported.run(&[&["account", "release", "nobody"][..], &WHY].concat(), 2);
+    reported.run(&["account", "addresses", "alice", "--json"], 0);
+    let to = address(0xb0).to_string();
+    let paid = ["transfer", "create", "alice", "--asset", "ETH", "--to", &to, "--amount", "1"];
+    reported.run(&[&paid[..], &there].concat(), 2);
 }
 
 /// Policies on transfers.
