@@ -331,6 +331,11 @@ fn keep_keys(reported: &mut Output) {
     reported.run(&[&["signer", "import", "others"][..], &words, &file].concat(), 2);
     reported.run(&[&["signer", "addresses", "others", "--account", "alice"][..], &file].concat(), 0);
     reported.run(&["signer", "verify-journal", "others"], 0);
+    write("next", "canary-passphrase-too\n");
+    let rotate = [&["signer", "rotate-passphrase", "others", "--new-passphrase-file", "next"][..], &file].concat();
+    reported.run(&rotate, 0);
+    // The old one does not open it any more.
+    reported.run(&rotate, 2);
     // A file is there.
     reported.run(&[&["signer", "serve", "others", "--socket", "passphrase"][..], &file].concat(), 2);
 }

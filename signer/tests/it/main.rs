@@ -4,6 +4,7 @@
 mod guarded;
 mod journal;
 mod keystore;
+mod rotation;
 mod signing;
 mod socket;
 mod world;

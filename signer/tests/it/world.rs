@@ -21,7 +21,7 @@ pub(crate) const TOKEN: Address = Address::Evm([3; 20]);
 pub(crate) const WALLETS: &str = "test test test test test test test test test test test junk";
 pub(crate) const SPONSORS: &str = "legal winner thank year wave sausage worth useful legal winner thank yellow";
 /// Least work: what is tested here is not how long a passphrase holds.
-const WORK_FACTOR: u8 = 1;
+pub(crate) const WORK_FACTOR: u8 = 1;
 
 /// A directory with a keystore, and the signer's clock.
 pub(crate) struct World {
