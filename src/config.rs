@@ -33,7 +33,8 @@ use crate::secrets::{WRITTEN, is_doubtful};
 use crate::store::StoreUrl;
 
 pub use chain::{
-    AssetConfig, ChainConfig, DomainConfig, ProgramName, RpcConfig, SendingConfig, TierConfig, WrappedName, agreeing,
+    AssetConfig, CapConfig, ChainConfig, DomainConfig, ProgramName, RpcConfig, SendingConfig, TierConfig, WrappedName,
+    agreeing,
 };
 pub use transfers::{Delegation, KeystoreConfig, SignerConfig};
 

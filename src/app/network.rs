@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use landfall_chain::{Address, Asset, AssetId, Chain, Finality, NativeSource, Network, Route, Sending, Tier};
+use landfall_signer::Cap;
 
-use crate::amount::from_decimal;
+use crate::amount::{from_decimal, payable};
 use crate::app::{StartError, any_chain, cluster};
-use crate::config::{AssetConfig, ChainConfig, DomainConfig, TierConfig};
+use crate::config::{AssetConfig, CapConfig, ChainConfig, DomainConfig, TierConfig};
 use crate::watcher::{Settings, block_stall};
 
 /// A network's facts with what the configuration adds to them.
@@ -59,6 +60,7 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
         return Err(StartError::Key { chain, key: "eip7708_from".to_owned(), what: what.to_owned() });
     }
     network.sending = sending(&network, config)?;
+    caps(&network, config)?;
     Ok(network)
 }
 
@@ -93,6 +95,26 @@ fn sending(network: &Network, config: &ChainConfig) -> Result<Sending, StartErro
         clears_delegates: usual.clears_delegates,
         guard_retention_hours: keys.guard_retention_hours.unwrap_or(usual.guard_retention_hours),
     })
+}
+
+/// How much the signer signs of which assets.
+///
+/// # Errors
+/// A symbol that is not listed, and what is no amount of its asset.
+pub(super) fn caps(network: &Network, config: &ChainConfig) -> Result<Vec<(AssetId, Cap)>, StartError> {
+    let of_key = |(symbol, keys): (&String, &CapConfig)| {
+        let wrong = |key: String, what: String| StartError::Key { chain: network.chain, key, what };
+        let at = format!("transfers.caps.{symbol}");
+        let asset = network.assets.iter().find(|asset| asset.symbol == *symbol);
+        let asset = asset.ok_or_else(|| wrong(at.clone(), "it is not listed".to_owned()))?;
+        let most = |key: &str, text: &Option<String>| {
+            let units = text.as_deref().map(|text| payable(text, asset.decimals)).transpose();
+            let expected = format!("expected an amount of {symbol} above 0, as in \"2500\"");
+            units.map_err(|_| wrong(format!("{at}.{key}"), expected))
+        };
+        Ok((asset.id, Cap { transfer: most("transfer", &keys.transfer)?, day: most("day", &keys.day)? }))
+    };
+    config.transfers.caps.iter().map(of_key).collect()
 }
 
 /// How an asset of the configuration is sent.
@@ -160,6 +182,8 @@ pub(super) fn poll(network: &Network, config: &ChainConfig) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use landfall_chain::{FinalityRule, Native, U256};
 
     use super::*;
@@ -231,6 +255,7 @@ mod tests {
             raise_after_blocks: Some(2),
             floor: Some("0.05".to_owned()),
             new_accounts_per_day: None,
+            caps: BTreeMap::new(),
             guard_retention_hours: Some(30),
         };
         let sending = with(changed).unwrap().sending;
@@ -254,6 +279,30 @@ mod tests {
         ] {
             let refused = with(transfers).unwrap_err().to_string();
             assert!(refused.contains(key) && refused.contains(what), "{refused}");
+        }
+    }
+
+    #[test]
+    fn caps_are_amounts_of_listed_assets() {
+        let with = |symbol: &str, transfer: Option<&str>, day: Option<&str>| {
+            let cap = CapConfig { transfer: transfer.map(str::to_owned), day: day.map(str::to_owned) };
+            let transfers = SendingConfig { caps: BTreeMap::from([(symbol.to_owned(), cap)]), ..Default::default() };
+            let config = ChainConfig { transfers, ..config("MINE", MINE) };
+            let network = network(Chain::BaseMainnet, &config).map_err(|error| error.to_string())?;
+            caps(&network, &config).map_err(|error| error.to_string())
+        };
+        let cap = Cap { transfer: Some(U256::from(2_500_000)), day: Some(U256::from(7_000_000)) };
+        let [(AssetId::Token(_), found)] = with("USDC", Some("2.5"), Some("7")).unwrap()[..] else { panic!("one") };
+        assert_eq!(found, cap);
+        assert_eq!(with("ETH", None, None).unwrap(), [(AssetId::Native, Cap::default())]);
+        for (symbol, transfer, day, expected) in [
+            ("DOGE", None, None, "chains.BASE_MAINNET.transfers.caps.DOGE: it is not listed"),
+            ("USDC", Some("0"), None, "chains.BASE_MAINNET.transfers.caps.USDC.transfer: expected an amount of USDC"),
+            ("USDC", None, Some("1e3"), "chains.BASE_MAINNET.transfers.caps.USDC.day: expected an amount of USDC"),
+            ("USDC", None, Some("0.0000001"), "chains.BASE_MAINNET.transfers.caps.USDC.day: expected an amount"),
+        ] {
+            let refused = with(symbol, transfer, day).unwrap_err();
+            assert!(refused.contains(expected), "{refused}");
         }
     }
 

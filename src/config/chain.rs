@@ -71,6 +71,8 @@ pub struct SendingConfig {
     /// In the major unit of the native currency.
     pub floor: Option<String>,
     pub new_accounts_per_day: Option<u32>,
+    /// How much the signer signs of assets, by symbol.
+    pub caps: BTreeMap<String, CapConfig>,
     /// Of `[transfers]`: it is the same on all chains.
     pub guard_retention_hours: Option<u32>,
 }
@@ -110,6 +112,18 @@ pub struct AssetConfig {
     /// Whether it is sent by the network's delegate, which acts for the wallet that pays (EIP-7702).
     #[serde(default)]
     pub delegate: bool,
+}
+
+/// The most that the signer signs of one asset, in its major unit.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CapConfig {
+    /// By one transfer.
+    #[serde(default)]
+    pub transfer: Option<String>,
+    /// Within 24 hours.
+    #[serde(default)]
+    pub day: Option<String>,
 }
 
 /// What the `DOMAIN_SEPARATOR()` of a contract is made of.
@@ -202,6 +216,8 @@ pub(super) struct SendingSection {
     floor: Option<String>,
     #[serde(default)]
     pub(super) new_accounts_per_day: Option<u32>,
+    #[serde(default)]
+    caps: BTreeMap<String, CapConfig>,
 }
 
 /// A URL, or a table with one.
@@ -358,6 +374,7 @@ impl SendingSection {
             raise_after_blocks: self.bump_after_blocks,
             floor: self.floor,
             new_accounts_per_day: self.new_accounts_per_day,
+            caps: self.caps,
             guard_retention_hours: None,
         })
     }
