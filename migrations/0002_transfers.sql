@@ -210,7 +210,9 @@ CREATE TABLE sender_reports (
     symbol TEXT NOT NULL,
     -- Since when its signer has not answered, and why; NULL while it does.
     signer_away_us BIGINT,
-    signer_reason TEXT
+    signer_reason TEXT,
+    -- What the chain takes of a usual transaction on top of gas, in base units; NULL until it was asked.
+    surcharge TEXT
 );
 
 -- Where a person has stopped the sending.

@@ -44,7 +44,7 @@ pub use doctor::examine;
 pub use network::network;
 pub use open::{Migrate, open_once};
 pub use serving::Serving;
-pub use signer::policy;
+pub use signer::{policy, signer_at_hand};
 pub use workers::WorkerEnded;
 
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
@@ -105,7 +105,7 @@ impl App {
         workers.serve("admin", Serving::of(ADMIN_CONNECTIONS_MAX), admin, router);
         let networks: Vec<_> = chains.iter().map(|chain| chain.network.clone()).collect();
         // Held for as long as the process runs: no other one can open its keystore.
-        let signer = signer::open(config.signer.as_ref(), &networks, &clock).await?;
+        let signer = signer::open(config, &networks, &clock).await?;
         try_join_all(chains.iter().map(Followed::check)).await?;
 
         let db = open::open(config, migrate).await?;

@@ -33,7 +33,8 @@ use crate::secrets::{WRITTEN, is_doubtful};
 use crate::store::StoreUrl;
 
 pub use chain::{
-    AssetConfig, ChainConfig, DomainConfig, ProgramName, RpcConfig, SendingConfig, TierConfig, WrappedName, agreeing,
+    AssetConfig, CapConfig, ChainConfig, DomainConfig, ProgramName, RpcConfig, SendingConfig, TierConfig, WrappedName,
+    agreeing,
 };
 pub use transfers::{Delegation, KeystoreConfig, SignerConfig};
 
@@ -63,6 +64,8 @@ pub struct Config {
     pub delegation: Delegation,
     /// What happens to a transfer that the gas credit does not cover.
     pub over_credit: OverCredit,
+    /// To create a transfer takes a request that a paired key signed.
+    pub require_signed_requests: bool,
     /// A payment of native currency to its recipient may take so much gas; `None`: as is usual.
     pub recipient_gas_max: Option<NonZeroU64>,
     /// Where prices of native currencies are read; without it a person sets them.
@@ -212,8 +215,9 @@ impl Config {
         let (limits, retired) = (self.api_limits.clone(), self.retired.clone());
         let tokens = self.chains.iter().flat_map(|(chain, config)| config.retired.iter().map(|token| (*chain, *token)));
         let retired_tokens = tokens.collect();
-        let over_credit = self.over_credit;
-        Settings { host, limits, networks, retired, retired_tokens, over_credit, ..Settings::of(self.environment) }
+        let (over_credit, require_signed_transfers) = (self.over_credit, self.require_signed_requests);
+        let settings = Settings::of(self.environment);
+        Settings { host, limits, networks, retired, retired_tokens, over_credit, require_signed_transfers, ..settings }
     }
 
     /// Takes the routes out of what is not accepted any more. What was accepted before is carried to its end.
@@ -258,6 +262,7 @@ impl File {
         let (store, environment) = (store(&self.store.url, folder)?, self.api.environment);
         let delegation = self.transfers.as_ref().map(|section| section.delegation).unwrap_or_default();
         let over_credit = self.transfers.as_ref().map(|section| section.over_credit).unwrap_or_default();
+        let require_signed_requests = self.transfers.as_ref().is_some_and(|section| section.require_signed_requests);
         let recipient_gas_max = self.transfers.as_ref().and_then(|section| section.recipient_gas_max);
         if let Some(hours) = self.transfers.as_ref().map(TransfersSection::guard_retention_hours).transpose()?.flatten()
         {
@@ -284,6 +289,7 @@ impl File {
             signer,
             delegation,
             over_credit,
+            require_signed_requests,
             recipient_gas_max,
             prices,
             chains,
@@ -439,6 +445,7 @@ mod tests {
     use landfall_chain::{Address, Family, FinalityRule, NativeSource, ReadProof, U256};
 
     use super::*;
+    use crate::gas::Usd;
     use crate::watcher::Start;
 
     const TIER: &str = "[[chains.ETHEREUM_TESTNET.tiers]]\nasset = \"USDC\"\nup_to = \"1000\"\n";
@@ -547,11 +554,12 @@ mod tests {
 
     #[test]
     fn what_is_changed_of_sending_is_read_and_what_cannot_be_is_refused() {
-        let keys = "[chains.ETHEREUM_TESTNET.transfers]\nrefuse = [\"ETH\"]\nin_flight = 4\nmax_fee_gwei = 50\n\
+        let keys = "[chains.ETHEREUM_TESTNET.transfers]\nrefuse = [\"ETH\"]\nin_flight = 4\nmax_fee_gwei = 50\nmax_cost_usd = \"2.5\"\n\
                     bump_after_blocks = 2\nfloor = \"0.05\"\nrefill_to = \"0.2\"\n";
         let config = parse(&format!("{CHAIN}{keys}")).unwrap();
         let transfers = &config.chain(Chain::EthereumTestnet).unwrap().transfers;
         assert_eq!((transfers.in_flight, transfers.max_fee), (Some(4), Some(50_000_000_000)));
+        assert_eq!(transfers.max_cost, Some(Usd(2_500_000)));
         assert_eq!((transfers.raise_after_blocks, transfers.floor.as_deref()), (Some(2), Some("0.05")));
         assert_eq!(transfers.refuse, ["ETH"]);
         assert_eq!(transfers.refill_to.as_deref(), Some("0.2"));
@@ -559,12 +567,18 @@ mod tests {
             ("in_flight = 17", "in_flight: expected 1 to 16"),
             ("in_flight = 0", "in_flight: expected 1 to 16"),
             ("max_fee_gwei = 0", "max_fee_gwei: expected at least 1"),
+            ("max_cost_usd = \"0\"", "max_cost_usd: expected an amount of USD above 0"),
+            ("max_cost_usd = \"-1\"", "max_cost_usd: expected an amount of USD above 0"),
+            ("max_cost_usd = \"0.0000001\"", "max_cost_usd: expected an amount of USD above 0"),
+            ("max_cost_usd = \"1e3\"", "max_cost_usd: expected an amount of USD above 0"),
             ("bump_after_blocks = 0", "bump_after_blocks: expected at least 1"),
         ] {
             let error = parse(&format!("{CHAIN}[chains.ETHEREUM_TESTNET.transfers]\n{key}\n")).unwrap_err();
             assert!(error.contains(&format!("config key chains.ETHEREUM_TESTNET.transfers.{what}")), "{error}");
         }
-        for key in ["in_flight = 4", "max_fee_gwei = 50", "bump_after_blocks = 2", "refill_to = \"1\""] {
+        for key in
+            ["in_flight = 4", "max_fee_gwei = 50", "max_cost_usd = \"1\"", "bump_after_blocks = 2", "refill_to = \"1\""]
+        {
             let text =
                 format!("[chains.SOLANA_DEVNET]\nrpc = [\"http://a\"]\n[chains.SOLANA_DEVNET.transfers]\n{key}\n");
             let error = parse(&text).unwrap_err();

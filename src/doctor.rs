@@ -19,8 +19,8 @@ use crate::time::Timestamp;
 use crate::transfer::SponsorState;
 
 /// What a line may be about; docs/reference/status-and-health.md has a row for each, which a test keeps.
-pub const KINDS: [&str; 9] =
-    ["signer", "wallets", "journal", "endpoints", "clock", "fees", "sponsor", "asset", "price"];
+pub const KINDS: [&str; 10] =
+    ["signer", "wallets", "journal", "requests", "endpoints", "clock", "fees", "sponsor", "asset", "price"];
 /// How many wallets of each family are derived again.
 const SAMPLE_MAX: u32 = 50;
 /// How far the newest block's time may be from the clock's, or five block times if that is longer.
@@ -260,7 +260,7 @@ where
         Ok(seen) => seen,
         Err(error) => return line(Verdict::Fail, format!("({address}) cannot be asked about: {error}")),
     };
-    let Seen { balance, has_code, nonce } = seen;
+    let Seen { balance, has_code, nonce, surcharge } = seen;
     let first = sponsor.first_nonce.unwrap_or(nonce);
     let used = last.map_or(first, |last| first.max(last + 1));
     let decimals = network.asset(&AssetId::Native).map_or(0, |native| native.decimals);
@@ -283,10 +283,10 @@ where
         SponsorState::Active if sponsor.is_treasury && balance < U256::from(network.sending.refill_to) => {
             line(Verdict::Warn, format!("{has}, less than a refill may take: fund it"))
         }
-        SponsorState::Active if balance < U256::from(network.sending.first_cost) => {
+        SponsorState::Active if balance < U256::from(network.sending.first_cost).saturating_add(surcharge) => {
             line(Verdict::Fail, format!("{has}, less than one transfer costs: fund it"))
         }
-        SponsorState::Active if balance < U256::from(network.sending.floor) => {
+        SponsorState::Active if balance < network.sending.floor_with(surcharge) => {
             line(Verdict::Warn, format!("{has}, less than its floor: fund it"))
         }
         SponsorState::Paused => line(Verdict::Warn, format!("{has}, and is paused: `landfall sponsor resume`")),
@@ -299,6 +299,8 @@ struct Seen {
     balance: U256,
     has_code: bool,
     nonce: u64,
+    /// What the chain takes of a usual transaction on top of gas.
+    surcharge: U256,
 }
 
 async fn asked_of<C>(chain: &C, network: &Network, address: &Address, at: &BlockRef) -> Result<Seen, SourceError>
@@ -311,7 +313,8 @@ where
         Family::Evm => chain.account_states(&[*address], at).await?.first().is_some_and(|state| state.has_code),
         Family::Solana => false,
     };
-    Ok(Seen { balance, has_code, nonce: chain.nonce_at(address, Some(at)).await? })
+    let (nonce, surcharge) = (chain.nonce_at(address, Some(at)).await?, chain.surcharge().await?);
+    Ok(Seen { balance, has_code, nonce, surcharge })
 }
 
 /// Whether each asset with a route could be signed for now, and whether the chain says which keys are used.

@@ -191,6 +191,15 @@ impl fmt::Display for Usd {
 /// The most that one entry may be: 1,000,000 USD, in micro-USD.
 const ENTRY_MICRO_USD_MAX: u64 = 1_000_000_000_000;
 
+impl FromStr for Usd {
+    type Err = AmountError;
+
+    fn from_str(text: &str) -> Result<Self, AmountError> {
+        let micro = from_decimal(text, USD_DECIMALS)?;
+        u64::try_from(micro).map(Usd).map_err(|_| AmountError::TooLarge(text.to_owned()))
+    }
+}
+
 impl Price {
     /// What so many base units cost, rounded up.
     pub fn of(self, amount: U256, decimals: u8) -> Usd {
@@ -199,6 +208,13 @@ impl Price {
         // What nobody can have paid stays at a bound, so that no sum of entries is beyond what is stored.
         let scaled = amount.saturating_mul(self.0).div_ceil(unit).div_ceil(finer);
         Usd(u64::try_from(scaled).unwrap_or(u64::MAX).min(ENTRY_MICRO_USD_MAX))
+    }
+
+    /// The most base units that cost no more than `usd`.
+    pub fn buys(self, usd: Usd, decimals: u8) -> U256 {
+        let unit = U256::from(10).checked_pow(U256::from(decimals)).unwrap_or(U256::MAX);
+        let finer = U256::from(10).pow(U256::from(PRICE_DECIMALS - USD_DECIMALS));
+        U256::from(usd.0).saturating_mul(finer).saturating_mul(unit) / self.0
     }
 
     /// Whether it is at least so many times `other`, or `other` so many times this one.
@@ -457,6 +473,17 @@ mod tests {
         assert_eq!(ether(79_000_000_000_001), usd("0.237001"));
         assert_eq!(price("150.5").of(U256::from(10_000), 9), usd("0.001505"));
         assert_eq!(price("1").of(U256::MAX, 0), Usd(ENTRY_MICRO_USD_MAX));
+    }
+
+    #[test]
+    fn what_a_sum_buys_costs_no_more_and_one_unit_more_does() {
+        for (text, decimals) in [("3000", 18), ("0.213457", 18), ("0.000000000001", 18), ("150.5", 9), ("7", 0)] {
+            for sum in ["1", "0.000001", "100", "33.333333"] {
+                let most = price(text).buys(usd(sum), decimals);
+                assert!(price(text).of(most, decimals) <= usd(sum), "{text} {sum}");
+                assert!(price(text).of(most + U256::from(1), decimals) > usd(sum), "{text} {sum}");
+            }
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub use accounts::{OpenAccountError, derive_for_account, open_account};
 use accounts::{add_part, check, parts};
 pub use identities::{AddIdentityError, add_identity, open_identity};
 pub use sweeps::{SweepOrder, Swept, sweep};
-pub use transfers::{AcceptError, Terms, accept_transfer};
+pub use transfers::{AcceptError, Terms, accept_transfer, accept_transfer_by};
 pub use wallets::{AddAddressesError, DeriveError, DerivedAddresses, add_addresses, derive_further};
 
 /// Why a request made nothing.

@@ -166,6 +166,7 @@ impl Inner {
         let draft = Draft::of_intent(path, intent, now);
         let (seen, cancelled) = (journal.seen(&draft), journal.cancelled(&intent.transfer_id));
         self.policy.judge_intent(path, address, (intent, heals), (seen, cancelled), now)?;
+        self.policy.judge_caps(intent, seen, journal.spent_within_day(intent, now))?;
         if matches!(intent.route, Route::Guard { .. }) {
             return Ok(Ready::Noted { seq: staged(journal, draft)? });
         }

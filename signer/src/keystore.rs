@@ -6,7 +6,10 @@
 //! | `journal` | what was signed, see [`crate::journal`] |
 //! | `lock` | the number of the process that has it open |
 //!
-//! Promises: nothing is ever overwritten; what others may read is not opened; a second process is refused.
+//! Promises: nothing is ever overwritten, but a seed by itself under another passphrase ([`Keystore::rotate_passphrase`]); what
+//! others may read is not opened; a second process is refused.
+
+mod rotation;
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -147,28 +150,12 @@ impl NewKeystore<'_> {
                 return Err(KeystoreError::Exists(path));
             }
         }
-        self.seal(self.wallets, &dir.join(WALLETS))?;
-        self.seal(self.sponsors, &dir.join(SPONSORS))?;
+        let by = (self.passphrase, self.work_factor);
+        seal(self.wallets, by, &dir.join(WALLETS))?;
+        seal(self.sponsors, by, &dir.join(SPONSORS))?;
         let id = journal::create(&dir.join(JOURNAL), self.created_at)?;
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(cannot_use(dir))?;
         Ok(id)
-    }
-
-    fn seal(&self, words: &Words, path: &Path) -> Result<(), KeystoreError> {
-        let cannot = |source| KeystoreError::Seal { path: path.to_owned(), source: Box::new(source) };
-        let mut recipient = scrypt::Recipient::new(self.passphrase.0.clone());
-        recipient.set_work_factor(self.work_factor);
-        let encryptor = Encryptor::with_recipients(iter::once(&recipient as _)).map_err(cannot)?;
-        let mut sealed = Vec::new();
-        let seal = || {
-            let mut writer = encryptor.wrap_output(&mut sealed)?;
-            writer.write_all(words.phrase().as_bytes())?;
-            writer.write_all(b"\n")?;
-            writer.finish()
-        };
-        seal().map_err(|error| cannot(error.into()))?;
-        let mut file = new_file(path).map_err(cannot_use(path))?;
-        file.write_all(&sealed).and_then(|()| file.sync_all()).map_err(cannot_use(path))
     }
 }
 
@@ -180,8 +167,7 @@ impl Keystore {
     pub fn open(dir: &Path, passphrase: &Passphrase) -> Result<Self, KeystoreError> {
         check_dir(dir)?;
         let lock = lock(dir)?;
-        let wallets = unseal(&dir.join(WALLETS), passphrase)?;
-        let sponsors = unseal(&dir.join(SPONSORS), passphrase)?;
+        let [wallets, sponsors] = rotation::open_seeds(dir, passphrase)?;
         Ok(Keystore { dir: dir.to_owned(), keys: Keys::new(&wallets, &sponsors), _lock: lock })
     }
 
@@ -230,6 +216,24 @@ fn lock(dir: &Path) -> Result<File, KeystoreError> {
         }
         Err(TryLockError::Error(source)) => Err(KeystoreError::Io { path, source }),
     }
+}
+
+/// Writes the words of a seed into a new file, whole and on disk.
+fn seal(words: &Words, (passphrase, work_factor): (&Passphrase, u8), path: &Path) -> Result<(), KeystoreError> {
+    let cannot = |source| KeystoreError::Seal { path: path.to_owned(), source: Box::new(source) };
+    let mut recipient = scrypt::Recipient::new(passphrase.0.clone());
+    recipient.set_work_factor(work_factor);
+    let encryptor = Encryptor::with_recipients(iter::once(&recipient as _)).map_err(cannot)?;
+    let mut sealed = Vec::new();
+    let seal = || {
+        let mut writer = encryptor.wrap_output(&mut sealed)?;
+        writer.write_all(words.phrase().as_bytes())?;
+        writer.write_all(b"\n")?;
+        writer.finish()
+    };
+    seal().map_err(|error| cannot(error.into()))?;
+    let mut file = new_file(path).map_err(cannot_use(path))?;
+    file.write_all(&sealed).and_then(|()| file.sync_all()).map_err(cannot_use(path))
 }
 
 fn unseal(path: &Path, passphrase: &Passphrase) -> Result<Words, KeystoreError> {

@@ -2,7 +2,7 @@
 //!
 //! - [`words`], `keys`: the words of a seed, and the keys and addresses that follow from them
 //! - [`passphrase`], [`keystore`]: the seeds, sealed in a directory that one process at a time may use
-//! - [`policy`]: what may be signed; everything else is refused
+//! - [`policy`]: what may be signed; everything else is refused; [`caps`]: how much of each asset
 //! - [`journal`]: what was signed, in a file whose entries are chained by hashes; it is the second fence
 //! - [`embedded`]: [`Embedded`], the signer inside of the process
 //! - [`socket`]: the signer in a process of its own, and how another one asks it
@@ -12,6 +12,7 @@
 //! becomes of a transaction.
 #![deny(clippy::float_arithmetic)]
 
+pub mod caps;
 pub mod embedded;
 pub mod journal;
 pub mod keystore;
@@ -22,6 +23,7 @@ pub mod words;
 
 mod keys;
 
+pub use caps::Cap;
 pub use embedded::{Clock, Embedded};
 pub use journal::{JournalError, Verified, verify};
 pub use keystore::{JOURNAL, Keystore, KeystoreError, NewKeystore, WORK_FACTOR};

@@ -9,6 +9,7 @@ use landfall_chain::{
     Guarded, Intent, KeyPath, Network, Reclaim, Refill, Refusal, Route, Seed, SignedAuthorization, SignedIntent, U256,
 };
 
+use crate::caps::Cap;
 use crate::journal::{DEADLINES_MAX, Seen};
 
 /// How far the deadline of an intent may be ahead of the signer's own clock: the window of 300 seconds, and 30 that the
@@ -26,6 +27,8 @@ pub struct Sendable {
     pub chain_ref: String,
     /// Each asset that may be sent, and its route.
     pub assets: Vec<(AssetId, Route)>,
+    /// How much of each may be signed for; what is not named has no cap.
+    pub caps: Vec<(AssetId, Cap)>,
     /// The most that one transaction may cost its sponsor, in base units of the native currency.
     pub cost_max: u128,
     /// The most that a treasury may give a sponsor in one transaction, in the same.
@@ -38,6 +41,7 @@ pub struct Policy {
     routes: HashMap<(String, AssetId), Route>,
     /// What may act for wallets, by chain.
     implementations: HashSet<(String, Address)>,
+    caps: HashMap<(String, AssetId), Cap>,
     cost_max: HashMap<String, u128>,
     refill_max: HashMap<String, u128>,
 }
@@ -100,10 +104,10 @@ pub(crate) struct KnownGuard {
 
 impl Sendable {
     /// What the network's facts give a route.
-    pub fn of(network: &Network, cost_max: u128) -> Self {
+    pub fn of(network: &Network, caps: Vec<(AssetId, Cap)>, cost_max: u128) -> Self {
         let assets = network.assets.iter().filter_map(|asset| Some((asset.id, asset.route.clone()?)));
         let refill_max = network.sending.refill_to;
-        Sendable { chain_ref: network.chain_ref.clone(), assets: assets.collect(), cost_max, refill_max }
+        Sendable { chain_ref: network.chain_ref.clone(), assets: assets.collect(), caps, cost_max, refill_max }
     }
 }
 
@@ -111,7 +115,8 @@ impl Policy {
     /// Allows what is listed. An empty list allows nothing.
     pub fn new(sendable: impl IntoIterator<Item = Sendable>) -> Self {
         let mut policy = Policy::default();
-        for Sendable { chain_ref, assets, cost_max, refill_max } in sendable {
+        for Sendable { chain_ref, assets, caps, cost_max, refill_max } in sendable {
+            policy.caps.extend(caps.into_iter().map(|(asset, cap)| ((chain_ref.clone(), asset), cap)));
             for (asset, route) in assets {
                 if let Route::Delegate(delegate) = &route {
                     policy.implementations.insert((chain_ref.clone(), delegate.implementation()));
@@ -151,6 +156,15 @@ impl Policy {
                 check_cancelled(cancelled).and(check_heals(heals, deadlines)).and(check_deadline(intent.deadline, now))
             }
             Seen::Never => check_heals(heals, 0).and(check_deadline(intent.deadline, now)),
+        }
+    }
+
+    /// How much of its asset may be signed for. `spent` is what was within 24 hours. What was signed for before counts already.
+    pub(crate) fn judge_caps(&self, intent: &Intent, seen: Seen, spent: U256) -> Result<(), Refusal> {
+        let Intent { chain_ref, asset, amount, .. } = intent;
+        match (seen, self.caps.get(&(chain_ref.clone(), *asset))) {
+            (Seen::Never, Some(cap)) => cap.check(*amount, spent, &format!("{asset} on {chain_ref}")),
+            (Seen::Never | Seen::Same { .. } | Seen::OtherDeadline { .. } | Seen::OtherContent { .. }, _) => Ok(()),
         }
     }
 
@@ -568,7 +582,7 @@ fn check_deadline(deadline: u64, now: u64) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{Asset, Chain, Delegate, U256};
+    use landfall_chain::{Asset, Chain, Delegate};
 
     use super::*;
 
@@ -585,7 +599,7 @@ mod tests {
     fn policy() -> Policy {
         let assets = vec![(AssetId::Token(TOKEN), route("USD Coin", "2"))];
         let chain_ref = "eip155:8453".to_owned();
-        Policy::new([Sendable { chain_ref, assets, cost_max: 1_000_000, refill_max: 500 }])
+        Policy::new([Sendable { chain_ref, assets, caps: Vec::new(), cost_max: 1_000_000, refill_max: 500 }])
     }
 
     fn intent() -> Intent {
@@ -783,7 +797,7 @@ mod tests {
     fn delegating() -> Policy {
         let assets = vec![(AssetId::Native, by_delegate()), (AssetId::Token(TOKEN), route("USD Coin", "2"))];
         let chain_ref = "eip155:8453".to_owned();
-        Policy::new([Sendable { chain_ref, assets, cost_max: 1_000_000, refill_max: 0 }])
+        Policy::new([Sendable { chain_ref, assets, caps: Vec::new(), cost_max: 1_000_000, refill_max: 0 }])
     }
 
     fn authorization() -> Authorization {
@@ -825,7 +839,13 @@ mod tests {
         for chain_ref in ["eip155:0", "eip155:00"] {
             let assets = vec![(AssetId::Native, by_delegate())];
             let chain_ref = chain_ref.to_owned();
-            let policy = Policy::new([Sendable { chain_ref: chain_ref.clone(), assets, cost_max: 1, refill_max: 0 }]);
+            let policy = Policy::new([Sendable {
+                chain_ref: chain_ref.clone(),
+                assets,
+                caps: Vec::new(),
+                cost_max: 1,
+                refill_max: 0,
+            }]);
             let every = Authorization { chain_ref, ..authorization() };
             let wallet = path(Seed::Wallets, Family::Evm);
             let why = refusal(policy.judge_authorization(&wallet, PAYER, &every, Seen::Never));
@@ -1008,9 +1028,9 @@ mod tests {
         let asset = |id, route| Asset { id, symbol: "X".to_owned(), decimals: 6, from_block: 0, route };
         let listed = (AssetId::Token(TOKEN), route("USD Coin", "2"));
         network.assets = vec![asset(AssetId::Native, None), asset(listed.0, Some(listed.1.clone()))];
-        let sendable = Sendable::of(&network, 9);
+        let sendable = Sendable::of(&network, Vec::new(), 9);
         let (chain_ref, refill_max) = ("eip155:8453".to_owned(), network.sending.refill_to);
-        assert_eq!(sendable, Sendable { chain_ref, assets: vec![listed], cost_max: 9, refill_max });
+        assert_eq!(sendable, Sendable { chain_ref, assets: vec![listed], caps: Vec::new(), cost_max: 9, refill_max });
     }
 
     const TREASURY: Address = Address::Evm([0x77; 20]);
@@ -1115,7 +1135,8 @@ mod tests {
     fn judged_guarded(guarded: &Guarded, intent: Seen, is_signed: bool, now: u64) -> Result<u64, Refusal> {
         let assets = vec![(AssetId::Native, Route::Guard { program: None, decimals: 9 })];
         let chain_ref = SOL.to_owned();
-        let policy = Policy::new([Sendable { chain_ref, assets, cost_max: 1_000_000, refill_max: 0 }]);
+        let policy =
+            Policy::new([Sendable { chain_ref, assets, caps: Vec::new(), cost_max: 1_000_000, refill_max: 0 }]);
         let paths = [path(Seed::Sponsors, Family::Solana), path(Seed::Wallets, Family::Solana)];
         let known = KnownGuarded { sponsor: SOLANA_SPONSOR, payer: SOLANA, intent, is_signed, is_reclaimed: false };
         policy.judge_guarded([&paths[0], &paths[1]], guarded, &known, now)

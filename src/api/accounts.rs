@@ -283,13 +283,13 @@ fn refusal(error: OpenAccountError, caller: &Caller) -> Problem {
         OpenAccountError::Derive(error) => return underivable(error),
         OpenAccountError::Refused(error) => error,
     };
-    contradiction(refused, "addresses", caller)
+    contradiction(refused, "addresses", caller.scopes.give(Scope::Read))
 }
 
 /// As [`refusal`]; `addresses` is the field that brings them.
-pub(super) fn contradiction(refused: AddAccountError, addresses: &str, caller: &Caller) -> Problem {
+pub(super) fn contradiction(refused: AddAccountError, addresses: &str, may_read: bool) -> Problem {
     if let AddAccountError::OtherOwner { address, chain, .. } = &refused
-        && !caller.scopes.give(Scope::Read)
+        && !may_read
     {
         return json::refusal(
             addresses,

@@ -21,6 +21,7 @@ use crate::api::problem::Problem;
 use crate::api::query::Query;
 use crate::api::scope::Caller;
 use crate::api::{AppState, auth, openapi};
+use crate::key::Scope;
 use crate::overrides::Author;
 use crate::registry::{self, AddAddressesError};
 use crate::request::{self, Request};
@@ -41,9 +42,9 @@ pub(super) struct FurtherAddresses {
 pub(super) struct NewAddressForm {
     /// The client's own name for this request: sent again with the same body, it makes nothing new.
     #[schema(min_length = 1, max_length = 128, pattern = "^[!-~]+$")]
-    request_id: String,
+    pub(super) request_id: String,
     #[schema(value_type = Vec<openapi::ChainName>, min_items = 1, max_items = 10)]
-    chains: Vec<String>,
+    pub(super) chains: Vec<String>,
 }
 
 /// Add an address to an account
@@ -89,31 +90,33 @@ pub(super) async fn add(
     count_addresses(&state, &caller, families(&chains).len())?;
     let signer = state.settings.signer.as_deref();
     let derived = registry::derive_further(&state.db, signer, &request, &id, &chains).await;
-    let derived = derived.map_err(|error| refusal(error, &caller))?;
+    let may_read = caller.scopes.give(Scope::Read);
+    let derived = derived.map_err(|error| refusal(error, may_read))?;
     let actor = caller.actor();
     let turn = state.turns.take(&caller.key_id).await;
     auth::still_valid(&state, &caller).await?;
     let by = Author { actor: &actor, reason: "", now: state.clock.now() };
     let added = registry::add_addresses(&state.db, &request, &id, &derived, &by).await;
     drop(turn);
-    let (addresses, made) = added.map_err(|error| refusal(error, &caller))?;
+    let (addresses, made) = added.map_err(|error| refusal(error, may_read))?;
     Ok((created(made), Json(FurtherAddresses::of(id, request, &addresses, &chains))))
 }
 
-fn refusal(error: AddAddressesError, caller: &Caller) -> Problem {
+/// Which account has an address is shown only to who may read accounts.
+pub(super) fn refusal(error: AddAddressesError, may_read: bool) -> Problem {
     match error {
         AddAddressesError::Replay(error) => replay(error),
         AddAddressesError::NoAccount(_) => unknown(),
         AddAddressesError::Segregated(_) => Problem::account_segregated(),
         AddAddressesError::NotActive { status, .. } => Problem::account_closed(status),
         AddAddressesError::Derive(error) => underivable(error),
-        AddAddressesError::Refused(error) => contradiction(error, "chains", caller),
+        AddAddressesError::Refused(error) => contradiction(error, "chains", may_read),
     }
 }
 
 impl NewAddressForm {
     /// The account is part of the request: the same id for another account is another request.
-    fn read(&self, account_id: &str) -> Result<(Request, BTreeSet<Chain>), Problem> {
+    pub(super) fn read(&self, account_id: &str) -> Result<(Request, BTreeSet<Chain>), Problem> {
         let mut faults = Faults::default();
         let chains: BTreeSet<Chain> = read_chains(&self.chains, "chains", &mut faults).into_iter().collect();
         let fields = std::iter::once(account_id).chain(chains.iter().map(|chain| chain.name())).map(str::as_bytes);

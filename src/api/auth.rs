@@ -56,13 +56,14 @@ async fn authenticate(state: &AppState, request: Request) -> Result<(Request, Pl
     let body = read(state, body, &place).await?;
     // While the body arrived, the key may have been revoked or paired.
     let known = if is_awaited { on_time(state, on_record(state, &key)).await? } else { known };
-    if let Some(token) = token(&known, &parts.headers)? {
-        let nonce = signature(state, &known, (&token, &parts), &body)?;
+    let token = token(&known, &parts.headers)?;
+    if let Some(token) = &token {
+        let nonce = signature(state, &known, (token, &parts), &body)?;
         on_time(state, take(state, &parts.method, nonce)).await?;
     }
     state.last_used.note(key.id(), state.clock.now());
-    let (key_id, scopes) = (known.key.id, known.key.scopes);
-    parts.extensions.insert(Caller { key_id, scopes, patience: limits.request_timeout });
+    let (key_id, scopes, is_signed) = (known.key.id, known.key.scopes, token.is_some());
+    parts.extensions.insert(Caller { key_id, scopes, is_signed, patience: limits.request_timeout });
     Ok((Request::from_parts(parts, Body::from(body)), place))
 }
 

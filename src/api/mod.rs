@@ -9,7 +9,7 @@
 //!   the key may do, `limits`, `places` and `turns` how much is done at once;
 //! - in a handler: each resource has a file; `query`, `time_bound` and `json` read the request, `cursor` finds the next
 //!   page, `problem` is every refusal;
-//! - beside requests: `housekeeping` writes what was noted, `long_poll` wakes requests that wait for events;
+//! - beside requests: `by_hand` is what operators ask for by the same forms, `housekeeping` writes what was noted, `long_poll` wakes requests that wait for events;
 //! - for readers: `openapi` is the document, `webhook_bodies` its part on what receivers are sent, `examples` its
 //!   examples, and `browse` serves it.
 
@@ -19,6 +19,7 @@ mod assets;
 mod auth;
 mod balances;
 mod browse;
+mod by_hand;
 mod coverage;
 mod cursor;
 mod deposits;
@@ -57,6 +58,7 @@ use crate::key::{Environment, Scope};
 use crate::store::{Db, StoreError};
 use crate::time::Clock;
 
+pub use by_hand::{Refusal, TransferAsked, add_addresses, create_transfer};
 pub use deposits::DepositResource;
 pub use gas::GasCreditResource;
 use housekeeping::LastUsed;
@@ -68,7 +70,7 @@ use nonces::Nonces;
 pub use openapi::openapi_json;
 pub use policies::PolicyResource;
 use problem::Problem;
-use scope::{needs, needs_and_may_wait};
+use scope::{needs, needs_and_may_wait, signed};
 pub use settings::{Limits, Settings};
 pub use transfers::TransferResource;
 use turns::Turns;
@@ -146,7 +148,10 @@ impl Api {
             .route("/v2/crypto/deposits/{deposit_id}", needs(Scope::Read, get(deposits::by_id)))
             .route(
                 "/v2/crypto/transfers",
-                needs(Scope::Read, get(transfers::list)).merge(needs(Scope::Transfers, post(transfers::create))),
+                needs(Scope::Read, get(transfers::list)).merge(signed(
+                    state.settings.require_signed_transfers,
+                    needs(Scope::Transfers, post(transfers::create)),
+                )),
             )
             .route("/v2/crypto/transfers/{transfer_id}", needs(Scope::Read, get(transfers::by_id)))
             .route("/v2/transaction-limits/policies/{policy_id}", needs(Scope::Read, get(policies::by_id)))

@@ -328,6 +328,14 @@ impl Code {
 }
 
 impl Problem {
+    pub(super) const fn code(&self) -> Code {
+        self.kind
+    }
+
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     pub(super) fn unauthorized(detail: String) -> Self {
         Problem::new(Code::Unauthorized, detail)
     }

@@ -29,6 +29,8 @@ pub struct Settings {
     pub signer: Option<Arc<dyn Signer>>,
     /// What happens to a transfer that the gas credit does not cover.
     pub over_credit: OverCredit,
+    /// To create a transfer takes a request that a paired key signed.
+    pub require_signed_transfers: bool,
 }
 
 /// How much is accepted.
@@ -59,6 +61,7 @@ impl Settings {
             retired_tokens: BTreeSet::new(),
             signer: None,
             over_credit: OverCredit::default(),
+            require_signed_transfers: false,
         }
     }
 }

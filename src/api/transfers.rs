@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::amount::{payable, to_decimal};
 use crate::api::accounts::created;
+use crate::api::by_hand::TransferAsked;
 use crate::api::json::{self, Faults, Object, Sent};
 use crate::api::problem::Problem;
 use crate::api::query::{self, Query};
@@ -324,7 +325,7 @@ pub(super) async fn by_id(
 }
 
 /// What contradicts the record, in the API's words. Amounts are those of `asset`; `field` has the destination.
-fn refusal(error: AcceptError, asset: &Asset, field: &str) -> Problem {
+pub(super) fn refusal(error: AcceptError, asset: &Asset, field: &str) -> Problem {
     match error {
         AcceptError::Mismatch { transfer } => Problem::other_transfer(transfer),
         AcceptError::Duplicate { transfer, status } => Problem::duplicate_transaction(transfer, status),
@@ -354,8 +355,23 @@ fn refusal(error: AcceptError, asset: &Asset, field: &str) -> Problem {
 }
 
 impl NewTransferForm {
+    /// What an operator asks for.
+    pub(super) fn by_hand(asked: TransferAsked) -> Self {
+        let TransferAsked { request_id, account_id, symbol, amount, destination, chain } = asked;
+        let to = AddressDestination { address: destination, chain: chain.name().to_owned() };
+        NewTransferForm {
+            request_id,
+            account_id,
+            currency_symbol: symbol,
+            amount,
+            address_destination: Some(Object(to)),
+            destination_address: None,
+            destination_chain: None,
+        }
+    }
+
     /// What is asked for. Symbol and amount are checked where the destination is right.
-    fn read(self, networks: &[Network]) -> Result<Order, Problem> {
+    pub(super) fn read(self, networks: &[Network]) -> Result<Order, Problem> {
         let mut faults = Faults::default();
         let request_id = faults.take("request_id", self.request_id.parse::<RequestId>());
         faults.take("account_id", identity::check_id("an account's id", &self.account_id));
@@ -373,7 +389,7 @@ impl NewTransferForm {
     }
 
     /// The field that has the destination's address.
-    const fn destination_field(&self) -> &'static str {
+    pub(super) const fn destination_field(&self) -> &'static str {
         if self.address_destination.is_some() { "address_destination.address" } else { "destination_address" }
     }
 

@@ -238,6 +238,10 @@ impl PayingChain for AnyChain {
         each!(self, source => source.quote(sponsor, carried).await)
     }
 
+    async fn surcharge(&self) -> Result<U256, SourceError> {
+        each!(self, source => source.surcharge().await)
+    }
+
     async fn guard_quote(
         &self,
         sponsor: &Address,

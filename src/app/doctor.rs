@@ -8,6 +8,7 @@ use landfall_signer::{Embedded, JOURNAL, KeystoreError, Passphrase, Policy, Remo
 use crate::app::{StartError, source};
 use crate::config::{Config, KeystoreConfig, SignerConfig};
 use crate::doctor::{self, Line, Verdict};
+use crate::key::Environment;
 use crate::store::{Db, OpenError};
 use crate::time::Timestamp;
 
@@ -30,11 +31,25 @@ pub async fn examine(config: &Config, db: &Db, now: Timestamp) -> Result<Vec<Lin
         }
         Some(SignerConfig::Keystore(keystore)) => of_keystore(db, keystore, &chains, now).await?,
     };
+    lines.push(requests(config));
     for (chain, settings) in &config.chains {
         let (source, network) = source(*chain, settings)?;
         lines.extend(doctor::of_chain(db, &source, &network, now).await.map_err(OpenError::Store)?);
     }
     Ok(lines)
+}
+
+/// Whether a stolen API key alone may create transfers.
+fn requests(config: &Config) -> Line {
+    let (verdict, what) = match (config.require_signed_requests, config.environment) {
+        (true, Environment::Live | Environment::Test) => (Verdict::Ok, "a transfer is created by signed requests only"),
+        (false, Environment::Test) => (Verdict::Ok, "a transfer is created also without a signed request"),
+        (false, Environment::Live) => (
+            Verdict::Warn,
+            "whoever has an API key may create transfers: pair public keys, then set transfers.require_signed_requests",
+        ),
+    };
+    Line::new("requests", verdict, what)
 }
 
 async fn of_signer(db: &Db, signer: &dyn Signer) -> Result<Vec<Line>, StartError> {

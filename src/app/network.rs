@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use landfall_chain::{Address, Asset, AssetId, Chain, Finality, NativeSource, Network, Route, Sending, Tier};
+use landfall_signer::Cap;
 
-use crate::amount::from_decimal;
+use crate::amount::{from_decimal, payable};
 use crate::app::{StartError, any_chain, cluster};
-use crate::config::{AssetConfig, ChainConfig, DomainConfig, TierConfig};
+use crate::config::{AssetConfig, CapConfig, ChainConfig, DomainConfig, TierConfig};
 use crate::watcher::{Settings, block_stall};
 
 /// A network's facts with what the configuration adds to them.
@@ -59,6 +60,7 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
         return Err(StartError::Key { chain, key: "eip7708_from".to_owned(), what: what.to_owned() });
     }
     network.sending = sending(&network, config)?;
+    caps(&network, config)?;
     Ok(network)
 }
 
@@ -94,11 +96,32 @@ fn sending(network: &Network, config: &ChainConfig) -> Result<Sending, StartErro
         refill_to,
         raise_after_blocks: keys.raise_after_blocks.unwrap_or(usual.raise_after_blocks),
         in_flight: keys.in_flight.unwrap_or(usual.in_flight),
+        max_cost_micro_usd: keys.max_cost.map(|most| most.0).or(usual.max_cost_micro_usd),
         max_fee: keys.max_fee.or(usual.max_fee),
         new_accounts_per_day: keys.new_accounts_per_day.unwrap_or(usual.new_accounts_per_day),
         clears_delegates: usual.clears_delegates,
         guard_retention_hours: keys.guard_retention_hours.unwrap_or(usual.guard_retention_hours),
     })
+}
+
+/// How much the signer signs of which assets.
+///
+/// # Errors
+/// A symbol that is not listed, and what is no amount of its asset.
+pub(super) fn caps(network: &Network, config: &ChainConfig) -> Result<Vec<(AssetId, Cap)>, StartError> {
+    let of_key = |(symbol, keys): (&String, &CapConfig)| {
+        let wrong = |key: String, what: String| StartError::Key { chain: network.chain, key, what };
+        let at = format!("transfers.caps.{symbol}");
+        let asset = network.assets.iter().find(|asset| asset.symbol == *symbol);
+        let asset = asset.ok_or_else(|| wrong(at.clone(), "it is not listed".to_owned()))?;
+        let most = |key: &str, text: &Option<String>| {
+            let units = text.as_deref().map(|text| payable(text, asset.decimals)).transpose();
+            let expected = format!("expected an amount of {symbol} above 0, as in \"2500\"");
+            units.map_err(|_| wrong(format!("{at}.{key}"), expected))
+        };
+        Ok((asset.id, Cap { transfer: most("transfer", &keys.transfer)?, day: most("day", &keys.day)? }))
+    };
+    config.transfers.caps.iter().map(of_key).collect()
 }
 
 /// How an asset of the configuration is sent.
@@ -166,11 +189,14 @@ pub(super) fn poll(network: &Network, config: &ChainConfig) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use landfall_chain::{FinalityRule, Native, U256};
 
     use super::*;
     use crate::app::source;
     use crate::config::SendingConfig;
+    use crate::gas::Usd;
     use crate::watcher::Start;
 
     const MINE: &str = "0x5fd84259d66Cd46123540766Be93DFE6D43130D7";
@@ -219,32 +245,33 @@ mod tests {
     #[test]
     fn how_transfers_are_sent_is_the_networks_but_for_what_an_operator_changes() {
         let with = |transfers| network(Chain::BaseMainnet, &ChainConfig { transfers, ..config("MINE", MINE) });
-        let usual = Sending::usual(10_000_000_000_000);
-        let usual = Sending { raise_after_blocks: 8, ..usual };
+        let usual = Sending::usual(5_000_000_000_000);
+        let usual = Sending { raise_after_blocks: 8, max_cost_micro_usd: Some(5_000_000), ..usual };
         assert_eq!(with(SendingConfig::default()).unwrap().sending, usual);
-        assert_eq!(usual.floor, 1_000_000_000_000_000, "a hundred transfers");
+        assert_eq!(usual.floor, 500_000_000_000_000, "a hundred transfers");
+        assert_eq!(
+            usual.floor_with(U256::from(7)),
+            U256::from(500_000_000_000_700_u64),
+            "and what a rollup takes of them"
+        );
         let changed = SendingConfig {
             refuse: vec!["ETH".to_owned()],
             in_flight: Some(4),
             max_fee: Some(50_000_000_000),
+            max_cost: Some(Usd(700_000)),
             raise_after_blocks: Some(2),
             floor: Some("0.05".to_owned()),
             refill_to: Some("0.2".to_owned()),
             new_accounts_per_day: None,
+            caps: BTreeMap::new(),
             guard_retention_hours: Some(30),
         };
         let sending = with(changed).unwrap().sending;
         let floor = 50_000_000_000_000_000;
         let (max_fee, guard_retention_hours) = (Some(50_000_000_000), 30);
-        let expected = Sending {
-            floor,
-            refill_to: 4 * floor,
-            raise_after_blocks: 2,
-            in_flight: 4,
-            max_fee,
-            guard_retention_hours,
-            ..usual
-        };
+        let max_cost_micro_usd = Some(700_000);
+        let changed = Sending { floor, refill_to: 4 * floor, raise_after_blocks: 2, in_flight: 4, max_fee, ..usual };
+        let expected = Sending { max_cost_micro_usd, guard_retention_hours, ..changed };
         assert_eq!(sending, expected);
         let higher = SendingConfig { floor: Some("0.05".to_owned()), ..Default::default() };
         assert_eq!(with(higher).unwrap().sending.refill_to, 5 * floor, "five times the floor");
@@ -272,6 +299,30 @@ mod tests {
         ] {
             let refused = with(transfers).unwrap_err().to_string();
             assert!(refused.contains(key) && refused.contains(what), "{refused}");
+        }
+    }
+
+    #[test]
+    fn caps_are_amounts_of_listed_assets() {
+        let with = |symbol: &str, transfer: Option<&str>, day: Option<&str>| {
+            let cap = CapConfig { transfer: transfer.map(str::to_owned), day: day.map(str::to_owned) };
+            let transfers = SendingConfig { caps: BTreeMap::from([(symbol.to_owned(), cap)]), ..Default::default() };
+            let config = ChainConfig { transfers, ..config("MINE", MINE) };
+            let network = network(Chain::BaseMainnet, &config).map_err(|error| error.to_string())?;
+            caps(&network, &config).map_err(|error| error.to_string())
+        };
+        let cap = Cap { transfer: Some(U256::from(2_500_000)), day: Some(U256::from(7_000_000)) };
+        let [(AssetId::Token(_), found)] = with("USDC", Some("2.5"), Some("7")).unwrap()[..] else { panic!("one") };
+        assert_eq!(found, cap);
+        assert_eq!(with("ETH", None, None).unwrap(), [(AssetId::Native, Cap::default())]);
+        for (symbol, transfer, day, expected) in [
+            ("DOGE", None, None, "chains.BASE_MAINNET.transfers.caps.DOGE: it is not listed"),
+            ("USDC", Some("0"), None, "chains.BASE_MAINNET.transfers.caps.USDC.transfer: expected an amount of USDC"),
+            ("USDC", None, Some("1e3"), "chains.BASE_MAINNET.transfers.caps.USDC.day: expected an amount of USDC"),
+            ("USDC", None, Some("0.0000001"), "chains.BASE_MAINNET.transfers.caps.USDC.day: expected an amount"),
+        ] {
+            let refused = with(symbol, transfer, day).unwrap_err();
+            assert!(refused.contains(expected), "{refused}");
         }
     }
 

@@ -39,18 +39,19 @@ const SAMPLE_MAX: u32 = 50;
 /// When a chain is not configured as it must be.
 pub fn policy(config: &Config) -> Result<Policy, StartError> {
     let networks = config.chains.iter().map(|(chain, settings)| network::network(*chain, settings));
-    Ok(policy_of(&networks.collect::<Result<Vec<_>, _>>()?))
+    policy_of(config, &networks.collect::<Result<Vec<_>, _>>()?)
 }
 
-fn policy_of(networks: &[Network]) -> Policy {
+fn policy_of(config: &Config, networks: &[Network]) -> Result<Policy, StartError> {
     let sendable = |network: &Network| {
         let cost_max = match network.chain.family() {
             Family::Evm => EVM_COST_MAX.max(u128::from(network.sending.first_cost) * EVM_COST_TIMES_MAX),
             Family::Solana => SOLANA_COST_MAX,
         };
-        Sendable::of(network, cost_max)
+        let caps = network::caps(network, config.chain(network.chain)?)?;
+        Ok::<_, StartError>(Sendable::of(network, caps, cost_max))
     };
-    Policy::new(networks.iter().map(sendable))
+    Ok(Policy::new(networks.iter().map(sendable).collect::<Result<Vec<_>, _>>()?))
 }
 
 /// Opens the signer, if one is configured; it may send what `networks` list. Waits while another process has its keystore
@@ -59,14 +60,16 @@ fn policy_of(networks: &[Network]) -> Policy {
 /// # Errors
 /// Those that do not pass by waiting.
 pub(super) async fn open(
-    signer: Option<&SignerConfig>,
+    config: &Config,
     networks: &[Network],
     clock: &Clock,
 ) -> Result<Option<Arc<dyn Signer>>, StartError> {
-    match signer {
+    match &config.signer {
         None => Ok(None),
         Some(SignerConfig::Socket(path)) => Ok(Some(Arc::new(Remote::at(path)))),
-        Some(SignerConfig::Keystore(keystore)) => open_keystore(keystore, &policy_of(networks), clock).await.map(Some),
+        Some(SignerConfig::Keystore(keystore)) => {
+            open_keystore(keystore, &policy_of(config, networks)?, clock).await.map(Some)
+        }
     }
 }
 
@@ -98,6 +101,30 @@ async fn open_keystore(
             Err(Unopened::Passphrase(what)) => return Err(StartError::Signer { key: PASSPHRASE, what }),
         }
     }
+}
+
+/// The signer, for a command: one that another process has open is not waited for.
+///
+/// # Errors
+/// Those of [`open`], and where another process has its keystore open.
+pub async fn signer_at_hand(config: &Config, db: &Db) -> Result<Option<Arc<dyn Signer>>, StartError> {
+    let signer: Arc<dyn Signer> = match &config.signer {
+        None => return Ok(None),
+        Some(SignerConfig::Socket(path)) => Arc::new(Remote::at(path)),
+        Some(SignerConfig::Keystore(KeystoreConfig { folder, passphrase_file })) => {
+            let passphrase = Passphrase::from_file(passphrase_file).map_err(unread);
+            // Nothing may be signed by it.
+            let opened = passphrase.and_then(|passphrase| {
+                Embedded::open(folder, &passphrase, Policy::default(), Arc::new(|| 0)).map_err(Unopened::Keystore)
+            });
+            match opened {
+                Ok(signer) => Arc::new(signer),
+                Err(Unopened::Keystore(error)) => return Err(failed(SIGNER, &error)),
+                Err(Unopened::Passphrase(what)) => return Err(StartError::Signer { key: PASSPHRASE, what }),
+            }
+        }
+    };
+    Ok(Some(Arc::new(Checked::check(signer, db.clone()).await?)))
 }
 
 enum Unopened {

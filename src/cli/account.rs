@@ -1,4 +1,6 @@
-//! `landfall account add|import|list|release|sweep`.
+//! `landfall account add|addresses|import|list|release|sweep`.
+
+mod addresses;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -44,6 +46,8 @@ pub(super) enum Account {
         #[arg(long)]
         create_identities: bool,
     },
+    /// Show the addresses of an account, and whether their keys are held here; or give it a further one.
+    Addresses(addresses::Addresses),
     /// Show the accounts and their addresses.
     List {
         /// A JSON object for each account, one a line.
@@ -112,6 +116,7 @@ impl Account {
                 Ok(())
             }
             Account::Import { file, create_identities } => import(config, &file, create_identities).await,
+            Account::Addresses(addresses) => addresses.run(&load(config)?).await,
             Account::List { json } => list(&existing(config).await?, json).await,
             Account::Release { id, why } => release(&existing(config).await?, &id, &why.reason).await,
             Account::Sweep(sweep) => sweep.run(&load(config)?).await,

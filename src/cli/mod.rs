@@ -200,7 +200,7 @@ impl Cli {
             }
             Verb::Event(event) => return event.run(&existing(&config).await?).await,
             Verb::Deposit(deposit) => return deposit.run(&config).await,
-            Verb::Transfer(transfer) => return transfer.run(&existing(&config).await?).await,
+            Verb::Transfer(transfer) => return transfer.run(&config).await,
             Verb::Sender(sender) => sender.run(&config).await?,
             Verb::Sponsor(sponsor) => return sponsor.run(&config).await,
             Verb::Gas(gas) => gas.run(&config).await?,

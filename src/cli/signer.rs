@@ -1,4 +1,4 @@
-//! `landfall signer init|import|serve|addresses|adopt|verify-journal`.
+//! `landfall signer init|import|serve|addresses|adopt|rotate-passphrase|verify-journal`.
 //!
 //! Words and passphrases come from files and the terminal, never from arguments; only `init` shows words, once.
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use landfall_chain::{Address, Family, KeyPath, Signer as _};
-use landfall_signer::{Embedded, NewKeystore, Passphrase, Policy, Server, WORK_FACTOR, Words, verify};
+use landfall_signer::{Embedded, Keystore, NewKeystore, Passphrase, Policy, Server, WORK_FACTOR, Words, verify};
 use nix::unistd::Uid;
 use serde::Serialize;
 use zeroize::Zeroizing;
@@ -79,6 +79,15 @@ pub(super) enum Signer {
     Adopt {
         #[command(flatten)]
         why: Why,
+    },
+    /// Seal a keystore under another passphrase. Refused while a process has it open. If it is cut off, run it again. What was
+    /// copied of the keystore before still opens with the old one.
+    RotatePassphrase {
+        #[command(flatten)]
+        keystore: KeystoreArgs,
+        /// A file whose first line is the new passphrase; its owner alone may read it.
+        #[arg(long, value_name = "FILE")]
+        new_passphrase_file: PathBuf,
     },
     /// Check that each entry of a keystore's journal follows from those before it, also while it is open.
     VerifyJournal {
@@ -161,6 +170,13 @@ impl Signer {
                 let db = existing(config).await?;
                 let adopted = as_operator(&why.reason, async |by| by.adopt_signer(&db).await).await?;
                 say!("the signer that is asked next is the one of this store, on {adopted} chains");
+                Ok(())
+            }
+            Signer::RotatePassphrase { keystore, new_passphrase_file } => {
+                let (old, new) = (keystore.passphrase()?, Passphrase::from_file(&new_passphrase_file)?);
+                Keystore::rotate_passphrase(&keystore.dir, &old, &new, WORK_FACTOR)?;
+                let dir = keystore.dir.display();
+                say!("the keystore {dir} opens with the new passphrase; copies from before open with the old one");
                 Ok(())
             }
             Signer::VerifyJournal { dir } => verify_journal(&dir),

@@ -1,21 +1,30 @@
-//! `landfall transfer list|show|explain|cancel`.
+//! `landfall transfer create|list|show|explain|cancel`.
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Subcommand;
-use landfall_chain::{Family, Route};
+use clap::{Args, Subcommand};
+use landfall_chain::{Chain, Family, Route};
 use serde::Serialize;
 
 use crate::amount::to_decimal;
-use crate::api::TransferResource;
-use crate::cli::{PAGE_ROWS, Why, as_operator, json_line};
+use crate::api::{TransferAsked, TransferResource, create_transfer};
+use crate::app;
+use crate::cli::{PAGE_ROWS, Why, as_operator, existing, json_line, load, open_existing};
+use crate::config::Config;
+use crate::random;
+use crate::registry::Terms;
+use crate::request::Made;
 use crate::store::attempts::{self, Attempt, IntentRow};
 use crate::store::transfers::{self, Change, TransferFilter};
 use crate::store::{Db, marks};
-use crate::transfer::{State, Transfer as Sent, TransferId, TransferStatus};
+use crate::transfer::{RequestId, State, Transfer as Sent, TransferId, TransferStatus};
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Transfer {
+    /// Send money of an account, as a client would by `POST /v2/crypto/transfers`: the same checks, limits and refusals, whose codes
+    /// docs/reference/problems.md has. The same request makes nothing new.
+    Create(Create),
     /// Show every transfer, newest first.
     List {
         /// A JSON object for each transfer, one a line, as the API shows it.
@@ -48,6 +57,35 @@ pub(super) enum Transfer {
         #[command(flatten)]
         why: Why,
     },
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Create {
+    /// The id of the account that pays.
+    account: String,
+    /// For example BASE_MAINNET.
+    #[arg(long)]
+    chain: Chain,
+    /// The ticker of the asset on that chain.
+    #[arg(long, value_name = "SYMBOL")]
+    asset: String,
+    /// Who is paid.
+    #[arg(long, value_name = "ADDRESS")]
+    to: String,
+    /// In the asset's major unit.
+    #[arg(long)]
+    amount: String,
+    /// A UUID: one request pays once, however often it comes. A new one where it is missing.
+    #[arg(long, value_name = "UUID")]
+    request_id: Option<RequestId>,
+    /// Show the transfer that would be made, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    why: Why,
 }
 
 #[derive(Serialize)]
@@ -127,13 +165,44 @@ struct MarkLine {
 }
 
 impl Transfer {
-    pub(super) async fn run(self, db: &Db) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, config: &Path) -> anyhow::Result<ExitCode> {
         match self {
-            Transfer::List { json } => list(db, json).await.map(|()| ExitCode::SUCCESS),
-            Transfer::Show { id, json } => show(db, id, json).await,
-            Transfer::Explain { id, json } => explain(db, id, json).await,
-            Transfer::Cancel { id, why } => cancel(db, id, &why).await.map(|()| ExitCode::SUCCESS),
+            Transfer::Create(create) => create.run(&load(config)?).await.map(|()| ExitCode::SUCCESS),
+            Transfer::List { json } => list(&existing(config).await?, json).await.map(|()| ExitCode::SUCCESS),
+            Transfer::Show { id, json } => show(&existing(config).await?, id, json).await,
+            Transfer::Explain { id, json } => explain(&existing(config).await?, id, json).await,
+            Transfer::Cancel { id, why } => {
+                cancel(&existing(config).await?, id, &why).await.map(|()| ExitCode::SUCCESS)
+            }
         }
+    }
+}
+
+impl Create {
+    async fn run(self, config: &Config) -> anyhow::Result<()> {
+        let Create { account, chain, asset, to, amount, request_id, dry_run, json, why } = self;
+        let mut network = app::network(chain, config.chain(chain)?)?;
+        config.restrict(std::slice::from_mut(&mut network));
+        let request_id = request_id.unwrap_or_else(|| RequestId::random(random::bytes())).to_string();
+        let asked = TransferAsked { request_id, account_id: account, symbol: asset, amount, destination: to, chain };
+        let terms = Terms { can_sign: config.signer.is_some(), over_credit: config.over_credit };
+        let db = open_existing(&config.store).await?;
+        let created = as_operator(&why.reason, async |by| {
+            anyhow::Ok(create_transfer(&db, &[network], (terms, dry_run), asked, &by.author()?).await?)
+        });
+        let (transfer, made) = created.await?;
+        if json {
+            say!("{}", json_line(&Shown::of(&transfer))?);
+        } else {
+            lines(&transfer).iter().for_each(|line| say!("{line}"));
+            say!("request {}", transfer.request_id);
+        }
+        match (made, dry_run) {
+            (Made::Before, _) => complain!("landfall: it was asked for before; nothing was changed"),
+            (Made::Now, true) => complain!("landfall: nothing was changed"),
+            (Made::Now, false) => {}
+        }
+        Ok(())
     }
 }
 

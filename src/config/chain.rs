@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use crate::config::{ConfigError, family, key, url, without_values};
+use crate::gas::Usd;
 use crate::watcher::Start;
 
 const POLL_MS_MIN: u64 = 20;
@@ -65,12 +66,15 @@ pub struct SendingConfig {
     pub in_flight: Option<u64>,
     /// In base units of the native currency for a unit of gas.
     pub max_fee: Option<u128>,
+    pub max_cost: Option<Usd>,
     pub raise_after_blocks: Option<u64>,
     /// In the major unit of the native currency.
     pub floor: Option<String>,
     /// In the same.
     pub refill_to: Option<String>,
     pub new_accounts_per_day: Option<u32>,
+    /// How much the signer signs of assets, by symbol.
+    pub caps: BTreeMap<String, CapConfig>,
     /// Of `[transfers]`: it is the same on all chains.
     pub guard_retention_hours: Option<u32>,
 }
@@ -110,6 +114,18 @@ pub struct AssetConfig {
     /// Whether it is sent by the network's delegate, which acts for the wallet that pays (EIP-7702).
     #[serde(default)]
     pub delegate: bool,
+}
+
+/// The most that the signer signs of one asset, in its major unit.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CapConfig {
+    /// By one transfer.
+    #[serde(default)]
+    pub transfer: Option<String>,
+    /// Within 24 hours.
+    #[serde(default)]
+    pub day: Option<String>,
 }
 
 /// What the `DOMAIN_SEPARATOR()` of a contract is made of.
@@ -195,6 +211,8 @@ pub(super) struct SendingSection {
     #[serde(default)]
     pub(super) max_fee_gwei: Option<u64>,
     #[serde(default)]
+    pub(super) max_cost_usd: Option<String>,
+    #[serde(default)]
     pub(super) bump_after_blocks: Option<u64>,
     #[serde(default)]
     floor: Option<String>,
@@ -202,6 +220,8 @@ pub(super) struct SendingSection {
     pub(super) refill_to: Option<String>,
     #[serde(default)]
     pub(super) new_accounts_per_day: Option<u32>,
+    #[serde(default)]
+    caps: BTreeMap<String, CapConfig>,
 }
 
 /// A URL, or a table with one.
@@ -342,6 +362,8 @@ impl SendingSection {
                 "expected at least 1; leave it out for what the market asks",
             ));
         }
+        let max_cost =
+            self.max_cost_usd.as_deref().map(|text| max_cost(&format!("{at}.max_cost_usd"), text)).transpose()?;
         if self.bump_after_blocks == Some(0) {
             return Err(key(
                 &format!("{at}.bump_after_blocks"),
@@ -352,13 +374,21 @@ impl SendingSection {
             refuse: self.refuse,
             in_flight: self.in_flight,
             max_fee: self.max_fee_gwei.map(|gwei| u128::from(gwei) * WEI_PER_GWEI),
+            max_cost,
             raise_after_blocks: self.bump_after_blocks,
             floor: self.floor,
             refill_to: self.refill_to,
             new_accounts_per_day: self.new_accounts_per_day,
+            caps: self.caps,
             guard_retention_hours: None,
         })
     }
+}
+
+/// The most that one transaction may cost.
+fn max_cost(at: &str, text: &str) -> Result<Usd, ConfigError> {
+    let most = text.parse().ok().filter(|most: &Usd| *most > Usd::default());
+    most.ok_or_else(|| key(at, "expected an amount of USD above 0, as in \"2.50\""))
 }
 
 impl ChainSection {

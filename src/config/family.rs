@@ -79,6 +79,11 @@ fn foreign_to_solana(section: &ChainSection) -> Option<(String, &'static str)> {
             "sponsors are refilled on EVM chains only; leave it out",
         ),
         (
+            "transfers.max_cost_usd",
+            section.transfers.max_cost_usd.is_some(),
+            "what an attempt costs on Solana is bounded by the program itself; leave it out",
+        ),
+        (
             "transfers.bump_after_blocks",
             section.transfers.bump_after_blocks.is_some(),
             "on Solana each attempt offers more than the one before; leave it out",

@@ -67,6 +67,8 @@ pub(super) struct TransfersSection {
     #[serde(default)]
     pub(super) over_credit: OverCredit,
     #[serde(default)]
+    pub(super) require_signed_requests: bool,
+    #[serde(default)]
     pub(super) recipient_gas_max: Option<NonZeroU64>,
     #[serde(default)]
     prices: Option<PricesSection>,
@@ -204,6 +206,22 @@ mod tests {
     }
 
     #[test]
+    fn transfers_are_created_without_signed_requests_unless_these_are_compulsory() {
+        let with = |key: &str| parse(&format!("[transfers]\nsigner = \"keystore:keys\"\n{FILE}\n{key}"));
+        for (text, expected) in
+            [("", false), ("require_signed_requests = false", false), ("require_signed_requests = true", true)]
+        {
+            let config = with(text).unwrap();
+            assert_eq!(config.require_signed_requests, expected, "{text}");
+            let settings = config.api_settings(([127, 0, 0, 1], 80).into(), Vec::new());
+            assert_eq!(settings.require_signed_transfers, expected, "{text}");
+        }
+        assert!(!parse("").unwrap().require_signed_requests);
+        let refused = with("require_signed_requests = \"yes\"").unwrap_err();
+        assert!(refused.starts_with("config key transfers.require_signed_requests: "), "{refused}");
+    }
+
+    #[test]
     fn how_many_token_accounts_are_paid_for_is_said_of_a_chain_of_solana_alone() {
         let of = |chain: &str| {
             let rpc = "rpc = [\"http://a\"]";
@@ -265,7 +283,7 @@ mod tests {
             ("signer = \"keystore:keys\"\npassphrase_file = \"${KEY}\\n\"".to_owned(), no_file),
             (
                 "signer = \"keystore:keys\"\npassphrase = \"${KEY}\"".to_owned(),
-                "transfers.passphrase: unknown field `passphrase`, expected one of `signer`, `passphrase_file`, `delegation`, `over_credit`, `recipient_gas_max`, `prices`, `guard_retention_hours`",
+                "transfers.passphrase: unknown field `passphrase`, expected one of `signer`, `passphrase_file`, `delegation`, `over_credit`, `require_signed_requests`, `recipient_gas_max`, `prices`, `guard_retention_hours`",
             ),
         ];
         for (keys, expected) in cases {

@@ -1,14 +1,15 @@
 //! Holds a part of the gas credit for a transfer that is accepted.
 //!
 //! No node is asked. The hold is one and a half times what the last transfer of the same route on the same chain cost,
-//! or, before there is one, a figure of the network's file.
+//! or, before there is one, a figure of the network's file. On top comes what the chain takes beside gas, as the sender
+//! last asked.
 
 use landfall_chain::U256;
 
 use crate::gas::{Credit, EntryKind, Observation, OverCredit, Split, Usd, hold_of};
 use crate::registry::AcceptError;
 use crate::store::gas_ledger::{self, Entry, OfTransfer, Pricing};
-use crate::store::{StoreError, Tx, prices};
+use crate::store::{StoreError, Tx, prices, sender_reports};
 use crate::time::Timestamp;
 use crate::transfer::{Order, Transfer};
 
@@ -59,7 +60,8 @@ pub(super) async fn hold(
 impl Need {
     async fn of(tx: &mut Tx, order: &Order, route: &str, now: Timestamp) -> Result<Self, StoreError> {
         let last = gas_ledger::last_cost(tx, order.chain, route).await?;
-        let amount = hold_of(last.unwrap_or(order.gas.first_cost));
+        let surcharge = sender_reports::surcharge(tx, order.chain).await?;
+        let amount = hold_of(last.unwrap_or(order.gas.first_cost)).saturating_add(surcharge);
         let by = prices::of_moment(tx, &order.gas.symbol, now).await?;
         let priced = by.map(|by| (by.price.of(amount, order.gas.decimals), by));
         Ok(Need { amount, priced })

@@ -6,10 +6,12 @@
 use landfall_chain::{Address, Chain, Effect, Route, U256};
 
 use crate::account::AccountStatus;
+use crate::amount::to_decimal;
 use crate::balance::{AHEAD_MAX, Held, UNREAD_MAX};
 use crate::gas::{OverCredit, Usd};
+use crate::overrides::Author;
 use crate::policy::Exceeded;
-use crate::registry::{gas, limits};
+use crate::registry::{gas, limits, record};
 use crate::request::Made;
 use crate::store::marks::Seen;
 use crate::store::requests::{self, Known};
@@ -94,19 +96,48 @@ pub async fn accept_transfer(
     terms: impl Into<Terms>,
     now: Timestamp,
 ) -> Result<(Transfer, Made), AcceptError> {
-    let terms: Terms = terms.into();
     let mut tx = db.begin().await?;
+    let (transfer, made) = accept(&mut tx, order, terms.into(), now).await?;
+    if made == Made::Now {
+        tx.commit().await?;
+    }
+    Ok((transfer, made))
+}
+
+/// As [`accept_transfer`], where a person asks for it: with an entry in the audit. `dry_run` changes nothing.
+///
+/// # Errors
+/// See [`AcceptError`]: nothing was changed then, and the request may come again.
+pub async fn accept_transfer_by(
+    db: &Db,
+    order: &Order,
+    (terms, dry_run): (Terms, bool),
+    by: &Author<'_>,
+) -> Result<(Transfer, Made), AcceptError> {
+    let mut tx = db.begin().await?;
+    let (transfer, made) = accept(&mut tx, order, terms, by.now).await?;
+    if made == Made::Now && !dry_run {
+        let amount = to_decimal(transfer.amount, transfer.decimals);
+        let Transfer { id, account_id, symbol, chain, destination, .. } = &transfer;
+        let what = format!("{id}: {amount} {symbol} of {account_id} to {destination} on {chain}");
+        record(&mut tx, by, "create_transfer", &what).await?;
+        tx.commit().await?;
+    }
+    Ok((transfer, made))
+}
+
+/// The transfer of a request, made now or before, inside of a transaction that ends with the caller.
+async fn accept(tx: &mut Tx, order: &Order, terms: Terms, now: Timestamp) -> Result<(Transfer, Made), AcceptError> {
     let id = TransferId::of(ORGANIZATION, order.request_id);
     // Before any other lock: who comes second waits here for the first one's end.
-    match requests::claim(&mut tx, &order.request(), &id.to_string(), now).await? {
+    match requests::claim(tx, &order.request(), &id.to_string(), now).await? {
         Known::New => {}
-        Known::Same { .. } => return accepted_before(&mut tx, id).await.map(|transfer| (transfer, Made::Before)),
+        Known::Same { .. } => return accepted_before(tx, id).await.map(|transfer| (transfer, Made::Before)),
         Known::Other { object_id } => return Err(AcceptError::Mismatch { transfer: object_id.parse().ok() }),
     }
-    let (transfer, is_paid) = allow(&mut tx, id, order, terms, now).await?;
-    transfers::insert(&mut tx, &transfer).await?;
-    gas::hold(&mut tx, &transfer, order, Some(terms.over_credit).filter(|_| !is_paid), now).await?;
-    tx.commit().await?;
+    let (transfer, is_paid) = allow(tx, id, order, terms, now).await?;
+    transfers::insert(tx, &transfer).await?;
+    gas::hold(tx, &transfer, order, Some(terms.over_credit).filter(|_| !is_paid), now).await?;
     Ok((transfer, Made::Now))
 }
 

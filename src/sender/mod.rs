@@ -30,6 +30,7 @@ mod foreign;
 mod gas;
 mod guarded;
 mod load;
+mod means;
 mod new_accounts;
 mod open;
 mod past;
@@ -98,8 +99,11 @@ pub struct Sender<C> {
     /// When this process last reported that it sends, and when it last asked what sponsors own.
     reported_at: Option<Timestamp>,
     looked_at: Option<Timestamp>,
-    /// What sponsors own, as reported since it was last used.
-    means: BTreeMap<Address, U256>,
+    /// What each sponsor owned when it was last asked for, and whether a refill was planned by that since.
+    owned: BTreeMap<Address, U256>,
+    owned_is_new: bool,
+    /// What the chain then took of a usual transaction on top of gas.
+    surcharge: U256,
     keys: Keys,
     readings: Readings,
     /// Which guards are left alone. To forget it costs requests and fees only.
@@ -164,7 +168,7 @@ impl<C: PayingChain> Sender<C> {
     pub fn new(chain: C, db: Db, network: Network, signer: Arc<dyn Signer>, owner: String) -> Self {
         let turn = Turn::new(format!("sender {}", network.chain), owner, LEASE);
         let (journal, rests, landed) = (Journal::default(), HashMap::new(), HashMap::new());
-        let (reported_at, looked_at, means) = (None, None, BTreeMap::new());
+        let (reported_at, looked_at, owned, surcharge) = (None, None, BTreeMap::new(), U256::ZERO);
         let (keys, readings, reclaims) = (Keys::default(), Readings::default(), Reclaims::default());
         Sender {
             chain,
@@ -177,7 +181,9 @@ impl<C: PayingChain> Sender<C> {
             landed,
             reported_at,
             looked_at,
-            means,
+            owned,
+            owned_is_new: false,
+            surcharge,
             keys,
             readings,
             reclaims,

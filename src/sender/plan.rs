@@ -12,12 +12,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use landfall_chain::{
     Address, Authorization, CLEARINGS_MAX, Carried, Carrier, FeeMarket, PayingChain, Quote, Refill, SIGN_REQUESTS_MAX,
-    SignRequest, SignedAuthorization, SignedIntent,
+    SignRequest, SignedAuthorization, SignedIntent, U256,
 };
 use tracing::warn;
 
 use crate::sender::fees::Offer;
 use crate::sender::load::Load;
+use crate::sender::means::Bounds;
 use crate::sender::open::{Open, OpenTransfer};
 use crate::sender::sponsors::{Held, Ready, Sponsors};
 use crate::sender::{Resting, SendError, Sender};
@@ -48,6 +49,7 @@ struct Quoted<'o> {
     load: Load<'o>,
     due: Due,
     gas_limit: u64,
+    surcharge: U256,
     carried: Carried,
 }
 
@@ -105,12 +107,30 @@ impl<C: PayingChain> Sender<C> {
         let mut held = waiting.held;
         let market = self.chain.fee_market().await?;
         let quoted = self.quote(&due, sponsors, clock).await?;
+        let max_fee = self.network.sending.max_fee;
+        let bounded = |of: &Quoted<'_>, budget| {
+            let Quoted { gas_limit, surcharge, .. } = *of;
+            Bounds { gas_limit, surcharge, max_fee, budget }
+        };
+        let firsts = quoted.iter().map(|of| bounded(of, None)).map(|bounds| bounds.cost(bounds.first(market)));
+        if let Some(dearest) = firsts.max() {
+            self.ask_means(sponsors, dearest).await;
+        }
         let mut tx = self.begin_sending(now).await?;
-        for Quoted { load, due, gas_limit, carried } in quoted {
+        let budget = self.budget(&mut tx, now).await?;
+        for of in quoted {
+            let bounds = bounded(&of, budget);
+            let Quoted { load, due, gas_limit, carried, .. } = of;
+            if let Some(why) = self.keeps_waiting((load, due), &bounds, market, sponsors) {
+                warn!(transfer = %load.id(), "the {} of {} waits: {why}", load.purpose().name(), load.id());
+                self.rest(load.resting(), now);
+                continue;
+            }
+            let first = bounds.cost(bounds.first(market));
             let place = match due {
                 Due::Anew => match load.place() {
                     Some(place) => Some(place),
-                    None => self.next_nonce(&mut tx, sponsors, &held, now).await?,
+                    None => self.next_nonce(&mut tx, sponsors, &held, (first, now)).await?,
                 },
                 Due::Raise(sponsor, nonce) => Some((sponsor, nonce)),
                 Due::Fill(sponsor, nonce) => Some((sponsor, nonce)).filter(|place| !held.contains(place)),
@@ -118,10 +138,15 @@ impl<C: PayingChain> Sender<C> {
             let (Some(place), id) = (place, load.id()) else { continue };
             let newest = attempts::newest(&mut tx, self.network.chain, &place.0, place.1).await?;
             let is_raise = matches!(due, Due::Raise(..));
-            let Some((nth, Offer { max_fee, tip })) = offer(newest, market, (self.network.sending.max_fee, is_raise))
-            else {
+            let offered = offer(newest, market, (bounds.most(), is_raise));
+            let offered = offered.filter(|(_, offer)| offer.max_fee > 0 && self.owns(&place.0, bounds.cost(*offer)));
+            let Some((nth, Offer { max_fee, tip })) = offered else {
                 let (sponsor, nonce) = place;
-                warn!(transfer = %id, "nonce {nonce} of {sponsor} waits: more than max_fee_gwei would have to be offered");
+                warn!(
+                    transfer = %id,
+                    "nonce {nonce} of {sponsor} waits: more than max_fee_gwei, max_cost_usd or what it owns would have to \
+                     be offered"
+                );
                 self.rest(load.resting(), now);
                 continue;
             };
@@ -152,6 +177,27 @@ impl<C: PayingChain> Sender<C> {
         }
         self.commit(tx, now).await?;
         Ok(planned)
+    }
+
+    /// Why nothing may be signed for it now. At a nonce that others wait behind it is tried all the same, with less.
+    fn keeps_waiting(
+        &self,
+        (load, due): (Load<'_>, Due),
+        bounds: &Bounds,
+        market: FeeMarket,
+        sponsors: &Sponsors,
+    ) -> Option<&'static str> {
+        let first = bounds.first(market);
+        let cost = bounds.cost(first);
+        let is_able = match load {
+            Load::Refill(Refilling { treasury, amount, .. }) => self.owns(treasury, cost.saturating_add(*amount)),
+            Load::Payment(_) | Load::Cancellation(_) | Load::Clearing(_) => self.is_any_able(sponsors, cost),
+        };
+        match due {
+            Due::Anew if !bounds.allows(first) => Some("to carry it may cost more than max_cost_usd"),
+            Due::Anew if !is_able => Some("who would pay for it owns less than it may cost: fund it"),
+            Due::Anew | Due::Raise(..) | Due::Fill(..) => None,
+        }
     }
 
     /// What needs an attempt, in its order; behind it what fills what others left.
@@ -244,7 +290,9 @@ impl<C: PayingChain> Sender<C> {
         for ((load, due, _, carried), quote) in self.answered(asked, now)? {
             let id = load.id();
             match quote {
-                Quote::Gas(gas_limit) => quoted.push(Quoted { load, due, gas_limit, carried }),
+                Quote::Gas { limit: gas_limit, surcharge } => {
+                    quoted.push(Quoted { load, due, gas_limit, surcharge, carried });
+                }
                 Quote::Refused(said) => {
                     let what = load.purpose().name();
                     warn!(transfer = %id, "the {what} of {id} cannot be carried now and will be tried again: {said}");

@@ -8,7 +8,6 @@
 //! - Where both are lost, the treasury's next nonce follows the chain. Then a sponsor of ours may be refilled once more.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 
 use landfall_chain::{Address, BlockRef, PayingChain, U256};
 use tracing::{info, warn};
@@ -36,11 +35,13 @@ impl<C: PayingChain> Sender<C> {
     /// Ends refills whose nonce is used, and plans the next one where the signer `may_sign`; returns whether it did.
     pub(super) async fn refill(&mut self, open: &Open, may_sign: bool, clock: &Clock) -> Result<bool, SendError> {
         self.end_refills(open, clock.now()).await?;
-        let means = std::mem::take(&mut self.means);
-        if !may_sign || means.is_empty() || halts::is_halted(&mut self.db.read().await?, self.network.chain).await? {
+        if !may_sign
+            || !std::mem::take(&mut self.owned_is_new)
+            || halts::is_halted(&mut self.db.read().await?, self.network.chain).await?
+        {
             return Ok(false);
         }
-        self.plan_refill(&means, clock.now()).await
+        self.plan_refill(clock.now()).await
     }
 
     /// One of which final blocks show an attempt ends with its cost (`gas`). Of the others it is asked, by as many endpoints as
@@ -76,22 +77,23 @@ impl<C: PayingChain> Sender<C> {
     }
 
     /// Records what the poorest sponsor below the floor is given, by what was reported of all of them in this tick.
-    async fn plan_refill(&mut self, means: &BTreeMap<Address, U256>, now: Timestamp) -> Result<bool, SendError> {
+    async fn plan_refill(&mut self, now: Timestamp) -> Result<bool, SendError> {
         let chain = self.network.chain;
-        let (floor, refill_to) = (self.network.sending.floor, self.network.sending.refill_to);
+        let refill_to = U256::from(self.network.sending.refill_to);
+        let floor = self.network.sending.floor_with(self.surcharge).min(refill_to);
         let mut reader = self.db.read().await?;
         let known = sponsors::of_chain(&mut reader, chain).await?;
         let is_open = !refills::open(&mut reader, chain).await?.is_empty();
         let finalized = Cursor::load(&mut reader, chain).await?.finalized;
         drop(reader);
         let active = known.iter().filter(|of| of.state == SponsorState::Active);
-        let owning = active.filter_map(|of| Some((of, *means.get(&of.address?)?)));
+        let owning = active.filter_map(|of| Some((of, *self.owned.get(&of.address?)?)));
         let Some((treasury, has)) = owning.clone().find(|(of, _)| of.is_treasury) else { return Ok(false) };
-        let poor = owning.filter(|(of, owned)| !of.is_treasury && *owned < U256::from(floor));
+        let poor = owning.filter(|(of, owned)| !of.is_treasury && *owned < floor);
         let Some((sponsor, owned)) = poor.min_by_key(|(_, owned)| *owned).filter(|_| !is_open) else {
             return Ok(false);
         };
-        let amount = U256::from(refill_to).saturating_sub(owned);
+        let amount = refill_to.saturating_sub(owned);
         if has < amount {
             let Sponsor { number, .. } = sponsor;
             warn!(%chain, "sponsor {number} on {chain} is not refilled: the treasury owns too little; fund it");

@@ -48,17 +48,28 @@ impl<C: PayingChain> Sender<C> {
         }
         self.looked_at = Some(now);
         let (chain, sending) = (self.network.chain, self.network.sending);
+        let late = |_| Err(SourceError::transient("nobody answers in time"));
+        let surcharge = tokio::time::timeout(ASKED_TIME_MAX, self.chain.surcharge()).await.unwrap_or_else(late);
+        match &surcharge {
+            Ok(surcharge) => self.surcharge = *surcharge,
+            Err(error) => warn!(%chain, "what {chain} takes on top of gas is not known: {error}"),
+        }
+        let floor = sending.floor_with(self.surcharge);
         let known = sponsors::of_chain(&mut self.db.read().await?, chain).await?;
         let asked =
             known.iter().filter_map(|of| Some((of.is_treasury, of.address?))).map(async |(is_treasury, address)| {
                 let owned = tokio::time::timeout(ASKED_TIME_MAX, self.chain.owned(&address)).await;
                 let late = |_| Err(SourceError::transient("nobody answers in time"));
-                let least = U256::from(if is_treasury { sending.refill_to } else { sending.floor });
+                let least = if is_treasury { U256::from(sending.refill_to) } else { floor };
                 (address, least, owned.unwrap_or_else(late))
             });
         let answers: Vec<(Address, U256, Result<U256, SourceError>)> = join_all(asked).await;
-        self.means = answers.iter().filter_map(|(of, _, owned)| Some((*of, *owned.as_ref().ok()?))).collect();
+        self.owned = answers.iter().filter_map(|(of, _, owned)| Some((*of, *owned.as_ref().ok()?))).collect();
+        self.owned_is_new = true;
         let mut tx = self.begin(now).await?;
+        if surcharge.is_ok() {
+            sender_reports::surcharged(&mut tx, chain, self.surcharge).await?;
+        }
         for (address, least, owned) in answers {
             match owned {
                 Ok(owned) if owned < least => sponsors::poor(&mut tx, chain, &address, now).await?,

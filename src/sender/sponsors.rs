@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use landfall_chain::{Address, BlockRef, KeyPath, PayingChain, SourceError};
+use landfall_chain::{Address, BlockRef, KeyPath, PayingChain, SourceError, U256};
 use tracing::{error, info, warn};
 
 use crate::sender::books::Readings;
@@ -230,20 +230,21 @@ impl<C: PayingChain> Sender<C> {
         Ok(ready)
     }
 
-    /// The sponsor with the fewest transactions under way, and its next nonce; `None` while none may carry more. Holds
-    /// the turn in `tx`, so no other process gives a nonce. A nonce that nobody holds comes first: those behind it wait
-    /// for it.
+    /// The sponsor that owns `cost` and has the fewest transactions under way, and its next nonce; `None` while none may
+    /// carry more. Holds the turn in `tx`, so no other process gives a nonce. A nonce that nobody holds comes first: those
+    /// behind it wait for it.
     pub(super) async fn next_nonce(
         &mut self,
         tx: &mut Tx,
         sponsors: &mut Sponsors,
         held: &Held,
-        now: Timestamp,
+        (cost, now): (U256, Timestamp),
     ) -> Result<Option<(Address, u64)>, StoreError> {
         let chain = self.network.chain;
         let mut best: Option<(u64, Address, u64)> = None;
         for (ready, state) in sponsors.values_mut().filter(|(ready, _)| !ready.is_treasury) {
-            if *state != SponsorState::Active || self.rests(Resting::Sponsor(ready.address), now) {
+            let is_resting = self.rests(Resting::Sponsor(ready.address), now);
+            if *state != SponsorState::Active || is_resting || !self.owns(&ready.address, cost) {
                 continue;
             }
             let address = ready.address;

@@ -1,11 +1,11 @@
 //! What the process that sends on a chain last reported, for the processes that do not: `status` and `health`.
 
-use landfall_chain::Chain;
+use landfall_chain::{Chain, U256};
 use sqlx::FromRow;
 
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_optional, statements};
-use crate::store::{Connection, StoreError, Tx};
+use crate::store::{Connection, StoreError, Tx, parsed};
 use crate::time::Timestamp;
 
 /// The last report.
@@ -24,6 +24,8 @@ statements! {
               signer_away_us = CASE WHEN excluded.signer_away_us IS NULL THEN NULL \
               ELSE COALESCE(sender_reports.signer_away_us, excluded.signer_away_us) END, signer_reason = excluded.signer_reason";
     REPORTED = "SELECT heartbeat_us, symbol, signer_away_us, signer_reason FROM sender_reports WHERE chain = $1";
+    SURCHARGED = "UPDATE sender_reports SET surcharge = $2 WHERE chain = $1";
+    SURCHARGE = "SELECT surcharge FROM sender_reports WHERE chain = $1";
 }
 
 #[derive(FromRow)]
@@ -55,4 +57,17 @@ pub async fn last(connection: &mut impl Connection, chain: Chain) -> Result<Opti
         symbol,
         signer_away: signer_away_us.map(|since| (Timestamp(since), signer_reason.unwrap_or_default())),
     }))
+}
+
+/// Records what the chain takes of a usual transaction on top of gas, beside the last report.
+pub async fn surcharged(tx: &mut Tx, chain: Chain, surcharge: U256) -> Result<(), StoreError> {
+    execute!(tx, SURCHARGED, chain.name(), surcharge.to_string())?;
+    Ok(())
+}
+
+/// What the chain took of a usual transaction on top of gas when that was last asked; nothing where it never was.
+pub async fn surcharge(connection: &mut impl Connection, chain: Chain) -> Result<U256, StoreError> {
+    let row = fetch_optional!(connection, (Option<String>,), SURCHARGE, chain.name())?;
+    let Some(text) = row.and_then(|(surcharge,)| surcharge) else { return Ok(U256::ZERO) };
+    parsed("surcharge", &text)
 }

@@ -331,6 +331,11 @@ fn keep_keys(reported: &mut Output) {
     reported.run(&[&["signer", "import", "others"][..], &words, &file].concat(), 2);
     reported.run(&[&["signer", "addresses", "others", "--account", "alice"][..], &file].concat(), 0);
     reported.run(&["signer", "verify-journal", "others"], 0);
+    write("next", "canary-passphrase-too\n");
+    let rotate = [&["signer", "rotate-passphrase", "others", "--new-passphrase-file", "next"][..], &file].concat();
+    reported.run(&rotate, 0);
+    // The old one does not open it any more.
+    reported.run(&rotate, 2);
     // A file is there.
     reported.run(&[&["signer", "serve", "others", "--socket", "passphrase"][..], &file].concat(), 2);
 }
@@ -494,6 +499,10 @@ fn send(reported: &mut Output) {
     // There is no signer.
     reported.run(&[&["account", "sweep", "nobody", "--asset", "ETH"][..], &there].concat(), 2);
     reported.run(&[&["account", "release", "nobody"][..], &WHY].concat(), 2);
+    reported.run(&["account", "addresses", "alice", "--json"], 0);
+    let to = address(0xb0).to_string();
+    let paid = ["transfer", "create", "alice", "--asset", "ETH", "--to", &to, "--amount", "1"];
+    reported.run(&[&paid[..], &there].concat(), 2);
 }
 
 /// Policies on transfers.

@@ -1,8 +1,11 @@
 //! The OP stack on a real node: deposit transactions (type 0x7e) prove with the encoding of today, and what they mint
-//! is credited, also when they fail.
+//! is credited, also when they fail. And what it takes of a sponsor on top of gas is asked of its oracle.
 
 use landfall::sandbox::anvil::Anvil;
-use landfall_chain::{Address, U256};
+use landfall_chain::{
+    Address, AssetId, Carried, Chain, Intent, PayingChain, Quote, Route, SignedIntent, SourceErrorKind, U256,
+};
+use landfall_evm::EvmSource;
 use serde_json::{Value, json};
 
 use crate::stage::{Engine, Service, Stage, address, op_stack_node};
@@ -46,6 +49,41 @@ async fn e19_what_the_op_stack_mints_is_credited_also_when_the_transaction_fails
     assert_eq!(base.balance(&address(BOB)).await.unwrap(), U256::from(ETHER / 10 * 4));
     assert!(service.is_running(), "{}", service.log());
     assert_eq!(service.stop().0, Some(0));
+}
+
+/// The predeploy `GasPriceOracle`. Anvil has none.
+const ORACLE: Address = Address::Evm([0x42, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x0f]);
+/// Answers each question with its argument: a double, whose L1 fee is the bytes and whose operator fee is the gas.
+const ECHO: &str = "0x6004355f5260205ff3";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t22_what_is_taken_on_top_of_gas_is_asked_of_the_oracle_and_without_one_nothing_is_carried() {
+    let stage = Stage::new(Engine::Sqlite).await;
+    let base = op_stack_node(stage.folder.path(), BASE_CHAIN_ID).await;
+    let source =
+        EvmSource::new(landfall_evm::network(Chain::BaseMainnet).unwrap(), &[base.url().parse().unwrap()]).unwrap();
+    let missing = source.surcharge().await.unwrap_err();
+    assert_eq!(missing.kind, SourceErrorKind::Transient, "{missing}");
+
+    base.set_code(&ORACLE, ECHO).await.unwrap();
+    let usual = source.surcharge().await.unwrap();
+    let intent = Intent {
+        transfer_id: [7; 16],
+        chain_ref: format!("eip155:{BASE_CHAIN_ID}"),
+        route: Route::Erc3009 { name: "A".to_owned(), version: "1".to_owned() },
+        // Nothing stands there, so that whatever is called goes through.
+        asset: AssetId::Token(address(0x70)),
+        payer: address(ALICE),
+        destination: address(BOB),
+        amount: U256::from(5),
+        deadline: 1_900_000_000,
+    };
+    let signed = SignedIntent { intent, signature: vec![27; 65] };
+    let quote = source.quote(&address(BOB), &Carried::Payment { signed, authorization: None }).await.unwrap();
+    let Quote::Gas { limit, surcharge } = quote else { panic!("{quote:?}") };
+    let bytes = surcharge - U256::from(limit);
+    assert!(bytes > U256::from(300) && bytes < U256::from(600), "{bytes} bytes, {limit} gas");
+    assert!(usual > surcharge, "{usual}: no less than the dearest that is usual");
 }
 
 /// Sends a deposit transaction as the sequencer would: `0x7e || rlp([source, from, to, mint, value, gas, system,

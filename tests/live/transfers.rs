@@ -286,6 +286,31 @@ async fn is_paid_and_confirmed(engine: Engine) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_an_operator_creates_on_the_command_line_is_paid_once_and_is_what_a_client_would_get() {
+    let bench = Bench::new(Engine::Sqlite).await;
+    let account = bench.get("/v2/accounts").await["accounts"][0]["id"].as_str().unwrap().to_owned();
+    let (to, request_id) = (address(BOB).to_string(), "00000000-0000-4000-8000-000000000001");
+    let what = ["--chain", "ETHEREUM_TESTNET", "--asset", "USDC", "--to", &to, "--amount", "2.5", "--json"];
+    let create =
+        [&["transfer", "create", &account, "--request-id", request_id, "--reason", "a refund"][..], &what].concat();
+    let read = |text: String| serde_json::from_str::<Value>(&text).unwrap();
+    let tried = read(bench.stage.ok(&[&create[..], &["--dry-run"]].concat()));
+    assert_eq!(bench.get("/v2/crypto/transfers").await["transfers"], json!([]));
+    let made = read(bench.stage.ok(&create));
+    assert_eq!((&made["id"], &made["status"]), (&tried["id"], &json!("ACCEPTED")));
+    let id = made["id"].as_str().unwrap();
+    bench.until_status(id, "SUBMITTED").await;
+    bench.until_sent(0, 1).await;
+    assert_eq!(read(bench.stage.ok(&create))["id"], made["id"], "the same request");
+    bench.stage.node.mine(3).await.unwrap();
+    bench.until_status(id, "CONFIRMED").await;
+    assert_eq!(bench.bobs().await, 2_500_000, "once");
+    let audit = bench.stage.ok(&["audit", "list"]);
+    assert!(audit.contains("create_transfer") && audit.contains("a refund"), "{audit}");
+    assert_eq!(bench.service.unwrap().stop().0, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_signer_in_a_process_of_its_own_signs_and_while_it_is_away_transfers_wait() {
     let stage = Stage::new(Engine::Postgres).await;
     let mut bench = Bench::signing_by(stage, "signer = \"unix:signer.sock\"").await;

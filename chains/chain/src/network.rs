@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AssetId, Finality, Route};
+use crate::{AssetId, Finality, Route, U256};
 
 /// A network of the interface's `Chain` enum. `CHAIN_UNSPECIFIED` is no chain and does not parse.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -182,6 +182,8 @@ pub struct Sending {
     pub raise_after_blocks: u64,
     /// How many transactions of one sponsor wait at the same time.
     pub in_flight: u64,
+    /// The most that one transaction may cost its sponsor, in millionths of a USD; `None`: no bound. On EVM.
+    pub max_cost_micro_usd: Option<u64>,
     /// The most that is offered for a unit of gas; `None`: as much as the market asks for.
     pub max_fee: Option<u128>,
     /// For how many new accounts of tokens sponsors pay within a day, for each account of ours. On Solana; the recipient may
@@ -238,11 +240,17 @@ impl Sending {
             refill_to: first_cost as u128 * Sending::FLOOR_TRANSFERS * Sending::REFILL_TIMES,
             raise_after_blocks: Sending::RAISE_AFTER_BLOCKS,
             in_flight: Sending::IN_FLIGHT_MAX,
+            max_cost_micro_usd: None,
             max_fee: None,
             new_accounts_per_day: Sending::NEW_ACCOUNTS_PER_DAY,
             clears_delegates: true,
             guard_retention_hours: Sending::GUARD_RETENTION_HOURS,
         }
+    }
+
+    /// The floor where the chain takes `surcharge` of a transaction on top of gas: as many times as the usual floor pays for.
+    pub fn floor_with(&self, surcharge: U256) -> U256 {
+        U256::from(self.floor).saturating_add(surcharge.saturating_mul(U256::from(Sending::FLOOR_TRANSFERS)))
     }
 }
 

@@ -46,8 +46,13 @@ pub enum Unpayable {
 /// What carrying something takes, tried with its own signatures.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Quote {
-    /// The limit to set.
-    Gas(u64),
+    /// The chain takes it.
+    Gas {
+        /// The limit to set.
+        limit: u64,
+        /// What a rollup takes on top of gas, at most.
+        surcharge: U256,
+    },
     /// The chain would refuse it now; the node's words, cleaned.
     Refused(String),
 }
@@ -143,6 +148,9 @@ pub trait PayingChain: HoldingSource {
     /// What it takes to carry this as `sponsor`. Tried with the signatures, so only behind them.
     fn quote(&self, sponsor: &Address, carried: &Carried) -> impl Future<Output = Result<Quote, SourceError>> + Send;
 
+    /// What a rollup takes of a usual transaction on top of gas now, at most; nothing where there is no rollup.
+    fn surcharge(&self) -> impl Future<Output = Result<U256, SourceError>> + Send;
+
     /// What a transaction of `sponsor` that makes the guard of `intent` is made of, on the blockhash of `recent`, a block that
     /// we connected. Tried with everything but signatures. A chain that makes no guards has none.
     fn guard_quote(
@@ -226,6 +234,10 @@ impl<C: PayingChain> PayingChain for Arc<C> {
         C::quote(self, sponsor, carried).await
     }
 
+    async fn surcharge(&self) -> Result<U256, SourceError> {
+        C::surcharge(self).await
+    }
+
     async fn guard_quote(
         &self,
         sponsor: &Address,
@@ -297,8 +309,8 @@ impl Carried {
 }
 
 impl Carrier {
-    /// The most that it may cost its sponsor, in base units of the native currency; what a rollup adds, and what a refill
-    /// gives, come on top.
+    /// The most that it may cost its sponsor, in base units of the native currency; what a refill gives comes on top. What a
+    /// rollup takes on top is in [`Quote::Gas`].
     pub fn cost_max(&self) -> u128 {
         self.max_fee.saturating_mul(u128::from(self.gas_limit))
     }

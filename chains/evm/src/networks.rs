@@ -132,6 +132,7 @@ struct Currency {
     eip7708_from: Option<u64>,
     route: Option<RouteName>,
     first_cost: u64,
+    max_cost_usd: u64,
 }
 
 #[derive(Deserialize)]
@@ -201,7 +202,7 @@ enum FileError {
 fn parse(text: &str) -> Result<(Network, Own), FileError> {
     let file: File = toml::from_str(text)?;
     let rule = FinalityRule::of_keys(file.finality, file.confirmations, file.l1_blocks)?;
-    let Currency { symbol, decimals, source, eip7708_from, route, first_cost } = file.native;
+    let Currency { symbol, decimals, source, eip7708_from, route, first_cost, max_cost_usd } = file.native;
     let delegate = file.delegate.map(contracts).transpose()?;
     let by_delegate =
         |asset: &str| delegate.map(Route::Delegate).ok_or_else(|| FileError::NoDelegate { asset: asset.to_owned() });
@@ -224,6 +225,7 @@ fn parse(text: &str) -> Result<(Network, Own), FileError> {
     }
     let tiers = file.tiers.into_iter().map(|keys| tier(keys, &assets)).collect::<Result<_, _>>()?;
     let mut sending = Sending::usual(first_cost);
+    sending.max_cost_micro_usd = Some(max_cost_usd * 1_000_000);
     sending.raise_after_blocks = file.raise_after_blocks.unwrap_or(sending.raise_after_blocks);
     let network = Network {
         chain: file.chain,

@@ -69,6 +69,8 @@ pub(crate) struct Paying {
     refuses_gaps: bool,
     /// What a carrier costs its sponsor, if not what other transactions cost.
     carrier_fee: Option<U256>,
+    /// What is taken of each carrier on top of gas, as on the OP stack.
+    surcharge: U256,
     struck: BTreeMap<&'static str, u64>,
 }
 
@@ -90,6 +92,7 @@ impl Paying {
             refuses_payments: false,
             refuses_gaps: false,
             carrier_fee: None,
+            surcharge: U256::ZERO,
             struck: BTreeMap::new(),
         }
     }
@@ -208,6 +211,11 @@ impl SimChain {
     /// What each carrier costs its sponsor from now on.
     pub fn set_carrier_fee(&self, wei: u64) {
         self.lock().paying.carrier_fee = Some(U256::from(wei));
+    }
+
+    /// What is taken of each carrier on top of gas from now on, as on the OP stack. A node's pool counts it.
+    pub fn set_surcharge(&self, wei: u64) {
+        self.lock().paying.surcharge = U256::from(wei);
     }
 
     /// Why no intent may be signed from now on; `None`: all may.
@@ -544,7 +552,8 @@ impl State {
         if nonce < next {
             return BroadcastResponse::NonceUsed;
         }
-        let cost = U256::from(max_fee.saturating_mul(u128::from(gas_limit))) + value(&carried);
+        let gas = U256::from(max_fee.saturating_mul(u128::from(gas_limit)));
+        let cost = gas + self.paying.surcharge + value(&carried);
         if self.balance(&sponsor, &AssetId::Native, u64::MAX) < cost {
             return BroadcastResponse::Poor;
         }
@@ -608,7 +617,12 @@ impl PayingChain for SimChain {
         let obstacle = state.obstacle_of(carried, state.latest().header.time_secs);
         let refuses = state.paying.refuses_payments && matches!(carried, Carried::Payment { .. });
         let refused = refuses.then_some("the payment is refused");
-        Ok(obstacle.or(refused).map_or(Quote::Gas(GAS), |why| Quote::Refused(why.to_owned())))
+        let quote = Quote::Gas { limit: GAS, surcharge: state.paying.surcharge };
+        Ok(obstacle.or(refused).map_or(quote, |why| Quote::Refused(why.to_owned())))
+    }
+
+    async fn surcharge(&self) -> Result<U256, SourceError> {
+        Ok(self.lock().paying.surcharge)
     }
 
     async fn guard_quote(&self, _: &Address, intent: &Intent, recent: &BlockRef) -> Result<GuardQuote, SourceError> {

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use landfall_chain::hash_of;
 
+use crate::caps::Spent;
 use crate::journal::line::{Authorized, Carried, Kind, Line, ReclaimContent};
 
 /// How many deadlines one transfer may have: the first, and three that heal it behind reorgs.
@@ -52,6 +53,7 @@ pub(super) struct Index {
     authorizations: HashMap<[u8; 32], ([u8; 32], u64)>,
     /// The entries of all of them.
     authorized: HashSet<u64>,
+    pub(super) spent: Spent,
 }
 
 /// What was signed for a transfer.
@@ -136,7 +138,11 @@ impl Index {
             Kind::Signer => return Err(Contradiction),
             Kind::Intent => {
                 let (Some(id), Some(deadline)) = (transfer(line), line.deadline) else { return Err(Contradiction) };
+                let (paid, chain) = line.paid().zip(line.chain.as_deref()).ok_or(Contradiction)?;
                 let signed = self.intents.entry(id).or_insert(Signed { what: line.what(), deadlines: Vec::new() });
+                if signed.deadlines.is_empty() {
+                    self.spent.add([chain, &paid.asset], line.at, paid.amount);
+                }
                 signed.deadlines.push((deadline, line.seq));
             }
             Kind::Cancellation => {
@@ -211,6 +217,9 @@ impl Index {
             signed.deadlines.pop();
             if signed.deadlines.is_empty() {
                 self.intents.remove(&id);
+                if let Some((paid, chain)) = line.paid().zip(line.chain.as_deref()) {
+                    self.spent.take_out([chain, &paid.asset], line.at, paid.amount);
+                }
             }
         }
     }

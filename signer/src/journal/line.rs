@@ -37,7 +37,7 @@ pub(super) struct Line {
     /// 0, 1, 2..
     pub(super) seq: u64,
     /// When, by the signer's clock: seconds since 1970.
-    at: u64,
+    pub(super) at: u64,
     pub(super) kind: Kind,
     /// The transfer's id, in hex.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,6 +81,19 @@ struct IntentContent<'i> {
     payer: String,
     destination: String,
     amount: String,
+}
+
+/// What is read back of an intent's content.
+#[derive(Deserialize)]
+struct PaidContent {
+    asset: String,
+    amount: String,
+}
+
+/// How much of which asset an intent pays.
+pub(super) struct Paid {
+    pub(super) asset: String,
+    pub(super) amount: U256,
 }
 
 /// `content` of a carrier.
@@ -179,6 +192,13 @@ pub(super) struct Authorized {
 }
 
 impl Line {
+    /// What an intent pays; `None` of what is none.
+    pub(super) fn paid(&self) -> Option<Paid> {
+        let is_intent = self.kind == Kind::Intent;
+        let content: PaidContent = is_intent.then(|| serde_json::from_str(self.content.get()).ok())??;
+        Some(Paid { asset: content.asset, amount: content.amount.parse().ok()? })
+    }
+
     /// The first entry, of the signer with this id.
     pub(super) fn of_signer(id: &str, at: u64) -> Self {
         let content = raw(&SignerContent { id: id.to_owned() });

@@ -15,7 +15,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use landfall_chain::{Authorization, Carrier, Guarded, Intent, KeyPath, Reclaim, TxId};
+use landfall_chain::{Authorization, Carrier, Guarded, Intent, KeyPath, Reclaim, TxId, U256};
 use rand::TryRng;
 use rand::rngs::SysRng;
 
@@ -178,6 +178,11 @@ impl Journal {
     /// What is known of it, also by what is staged.
     pub(crate) fn seen(&self, draft: &Draft) -> Seen {
         self.index.seen(&draft.0)
+    }
+
+    /// How much of the intent's asset was signed for within 24 hours, also by what is staged.
+    pub(crate) fn spent_within_day(&self, intent: &Intent, now: u64) -> U256 {
+        self.index.spent.within_day([&intent.chain_ref, &intent.asset.to_string()], now)
     }
 
     /// The entry that cancelled a transfer.

@@ -21,7 +21,7 @@ pub(crate) const TOKEN: Address = Address::Evm([3; 20]);
 pub(crate) const WALLETS: &str = "test test test test test test test test test test test junk";
 pub(crate) const SPONSORS: &str = "legal winner thank year wave sausage worth useful legal winner thank yellow";
 /// Least work: what is tested here is not how long a passphrase holds.
-const WORK_FACTOR: u8 = 1;
+pub(crate) const WORK_FACTOR: u8 = 1;
 
 /// A directory with a keystore, and the signer's clock.
 pub(crate) struct World {
@@ -46,14 +46,23 @@ impl World {
     }
 
     pub(crate) fn try_open(&self) -> Result<Embedded, KeystoreError> {
-        let now = self.now.clone();
-        Embedded::open(&self.dir(), &passphrase("secret"), policy(), Arc::new(move || now.load(Ordering::Relaxed)))
+        self.try_open_by(policy())
     }
 
-    /// A process that another test starts holds copies of all locks for the moment before it is another program.
+    fn try_open_by(&self, policy: Policy) -> Result<Embedded, KeystoreError> {
+        let now = self.now.clone();
+        Embedded::open(&self.dir(), &passphrase("secret"), policy, Arc::new(move || now.load(Ordering::Relaxed)))
+    }
+
     pub(crate) fn open(&self) -> Embedded {
+        self.open_by(policy())
+    }
+
+    /// As [`World::open`], where this may be signed. A process that another test starts holds copies of all locks for the moment
+    /// before it is another program.
+    pub(crate) fn open_by(&self, policy: Policy) -> Embedded {
         for _ in 0..500 {
-            match self.try_open() {
+            match self.try_open_by(policy.clone()) {
                 Err(KeystoreError::InUse { .. }) => thread::sleep(Duration::from_millis(10)),
                 opened => return opened.unwrap(),
             }
@@ -99,8 +108,14 @@ fn policy() -> Policy {
     let assets = vec![(AssetId::Token(TOKEN), route()), (AssetId::Native, by_delegate(0)), (plain, by_delegate(1))];
     let sol = vec![(AssetId::Native, Route::Guard { program: None, decimals: 9 })];
     Policy::new([
-        Sendable { chain_ref: CHAIN.to_owned(), assets, cost_max: 10_u128.pow(16), refill_max: 10_u128.pow(17) },
-        Sendable { chain_ref: SOLANA.to_owned(), assets: sol, cost_max: 10_000_000, refill_max: 0 },
+        Sendable {
+            chain_ref: CHAIN.to_owned(),
+            assets,
+            caps: Vec::new(),
+            cost_max: 10_u128.pow(16),
+            refill_max: 10_u128.pow(17),
+        },
+        Sendable { chain_ref: SOLANA.to_owned(), assets: sol, caps: Vec::new(), cost_max: 10_000_000, refill_max: 0 },
     ])
 }
 

@@ -9,6 +9,8 @@ pub(crate) mod balances;
 pub(crate) mod bounds;
 pub(crate) mod browse;
 pub(crate) mod bulk;
+pub(crate) mod by_hand;
+pub(crate) mod compulsory;
 pub(crate) mod derived;
 pub(crate) mod events;
 pub(crate) mod examples;

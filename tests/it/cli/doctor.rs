@@ -39,11 +39,28 @@ fn a_chain_that_does_not_answer_fails_and_the_rest_is_said_all_the_same() {
         ("signer", Value::Null, "ok"),
         ("wallets", Value::Null, "ok"),
         ("journal", Value::Null, "ok"),
+        ("requests", Value::Null, "ok"),
         ("price", "ETHEREUM_TESTNET".into(), "warn"),
         ("endpoints", "ETHEREUM_TESTNET".into(), "fail"),
         ("sponsor", "ETHEREUM_TESTNET".into(), "warn"),
     ] {
         assert_eq!((&of(kind)["chain"], &of(kind)["verdict"]), (&chain, &verdict.into()), "{lines:#?}");
+    }
+}
+
+#[test]
+fn a_key_that_creates_transfers_alone_is_a_warning_where_money_is_real() {
+    let live = format!("{TRANSFERS}{}", CONFIG.replace("\"test\"", "\"live\""));
+    for (config, verdict, what) in [
+        (live.clone(), "warn", "set transfers.require_signed_requests"),
+        (live.replace("[transfers]\n", "[transfers]\nrequire_signed_requests = true\n"), "ok", "signed requests only"),
+    ] {
+        let desk = desk(&config);
+        keystore(&desk, JUNK);
+        desk.ok(&["migrate"]);
+        let (_, lines) = examined(&desk);
+        let line = lines.lines().find(|line| line.contains("requests")).unwrap_or_else(|| panic!("{lines}"));
+        assert!(line.starts_with(verdict) && line.contains(what), "{line}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The command line as an operator meets it: the real binary, its exit codes, its messages for bad input.
 
+pub(crate) mod addresses;
 pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod nobodys;
@@ -65,7 +66,7 @@ impl Desk {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 

@@ -169,6 +169,11 @@ fn every_key_of_the_configuration_has_a_row_and_every_row_is_a_key() {
             format!("{CHAIN}[transfers]\nsigner = \"unix:s\"\n[transfers.prices.symbols.ETH]\n{wrong}"),
         ),
         ("`[chains.NAME]`", format!("{CHAIN}{wrong}")),
+        ("`[chains.NAME.transfers]`", format!("{CHAIN}[chains.ETHEREUM_TESTNET.transfers]\n{wrong}")),
+        (
+            "`[chains.NAME.transfers.caps.SYMBOL]`",
+            format!("{CHAIN}[chains.ETHEREUM_TESTNET.transfers.caps.ETH]\n{wrong}"),
+        ),
         (
             "Endpoints: tables in `rpc`",
             "[chains.ETHEREUM_TESTNET]\nrpc = [{ url = \"http://a\", mistaken = 1 }]\n".to_owned(),

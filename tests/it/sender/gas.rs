@@ -67,7 +67,7 @@ async fn kinds(world: &World, id: TransferId) -> Vec<&'static str> {
 }
 
 /// Every entry, newest first.
-async fn ledger(world: &World) -> Vec<Listed> {
+pub(super) async fn ledger(world: &World) -> Vec<Listed> {
     let mut reader = world.db().read().await.unwrap();
     let (mut all, mut page) = (Vec::new(), gas_ledger::newest(&mut reader, None, 7).await.unwrap());
     while let Some(last) = page.last().cloned() {

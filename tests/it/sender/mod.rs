@@ -14,6 +14,7 @@ mod guards;
 mod heals;
 mod histories;
 mod life;
+mod means;
 mod mistakes;
 mod prices;
 mod reclaims;

@@ -340,8 +340,13 @@ async fn a_second_attempt_pays_nothing(mut bench: Bench, (of_token, of_sol): (&s
     let of_tok = (AssetId::Token(mint), Route::Guard { program: Some(of(&bench.token.program)), decimals: 6 });
     let native = (AssetId::Native, Route::Guard { program: None, decimals: 9 });
     let assets = vec![of_tok.clone(), native.clone()];
-    let policy =
-        Policy::new([Sendable { chain_ref: CHAIN_REF.to_owned(), assets, cost_max: 10_000_000, refill_max: 0 }]);
+    let policy = Policy::new([Sendable {
+        chain_ref: CHAIN_REF.to_owned(),
+        assets,
+        caps: Vec::new(),
+        cost_max: 10_000_000,
+        refill_max: 0,
+    }]);
     let keys = bench.stage.folder().join("keys");
     let passphrase = Passphrase::from_file(&bench.stage.folder().join("passphrase")).unwrap();
     let open = |later: u64| {

@@ -29,7 +29,7 @@ use crate::networks::tip_least;
 use crate::pay::delegate::{self, designator};
 use crate::pay::{
     PayError, authorization, authorizations, call, chain_id, contract, erc3009, evm, number_word, responses, state,
-    trial, value,
+    surcharge, trial, value,
 };
 use crate::source::EvmSource;
 
@@ -99,7 +99,18 @@ impl PayingChain for EvmSource {
     }
 
     async fn quote(&self, sponsor: &Address, carried: &Carried) -> Result<Quote, SourceError> {
-        Ok(quote(self.pool(), sponsor, carried, self.recipient_gas_max()).await?)
+        let (pool, gas_max) = (self.pool(), self.recipient_gas_max());
+        Ok(match quote(pool, sponsor, carried, gas_max).await? {
+            Ok(limit) => {
+                let size = surcharge::Size::of(sponsor, carried, limit).map_err(wrong(pool))?;
+                Quote::Gas { limit, surcharge: surcharge::of_size(pool, size).await? }
+            }
+            Err(said) => Quote::Refused(said),
+        })
+    }
+
+    async fn surcharge(&self) -> Result<U256, SourceError> {
+        Ok(surcharge::usual(self.pool()).await?)
     }
 
     async fn guard_quote(&self, _: &Address, intent: &Intent, _: &BlockRef) -> Result<GuardQuote, SourceError> {
@@ -323,13 +334,20 @@ fn acts_for(delegate: &Delegate, code: &[u8]) -> bool {
     evm(&delegate.implementation()).is_ok_and(|implementation| code == designator(&implementation))
 }
 
+/// The limit to set, or a node's words where it was tried and would fail.
+///
 /// A node that takes no authorizations in a call, or ignores them, is asked in the same breath what it takes without. To
 /// a payment the delegate's code is put in place then; that leaves out what the authorization itself takes, so twice as much
 /// is set. What takes delegates away does nothing else, so such a node says nothing of it.
 ///
 /// A recipient of native currency may see who pays for the gas, and take more of it than it took from the payer. So each way is
 /// asked once more as if the recipient had no code: what it takes is the difference.
-async fn quote(pool: &Pool, sponsor: &Address, carried: &Carried, gas_max: u64) -> Result<Quote, EvmError> {
+async fn quote(
+    pool: &Pool,
+    sponsor: &Address,
+    carried: &Carried,
+    gas_max: u64,
+) -> Result<Result<u64, String>, EvmError> {
     check_chain(pool, carried.chain_ref().unwrap_or_default())?;
     let (contract, data) = call(sponsor, carried).map_err(wrong(pool))?;
     let beside = authorizations(carried).map_err(wrong(pool))?;
@@ -385,7 +403,7 @@ async fn quote(pool: &Pool, sponsor: &Address, carried: &Carried, gas_max: u64) 
             }
             (Ok(Ok(gas)), _) => Ok(limited(gas)),
             (_, Some(Ok(Ok(gas)))) if !is_clearing => Ok(limited(gas.saturating_mul(2))),
-            (Ok(Err(said)), _) | (Err(_), Some(Ok(Err(said)))) => Ok(Quote::Refused(said)),
+            (Ok(Err(said)), _) | (Err(_), Some(Ok(Err(said)))) => Ok(Err(said)),
             (Err(error), _) => Err(error),
         }
     })
@@ -415,11 +433,11 @@ fn estimate(endpoint: &Endpoint, answer: &Answer) -> Result<Result<u64, String>,
     }
 }
 
-fn limited(gas: u64) -> Quote {
+fn limited(gas: u64) -> Result<u64, String> {
     if gas > GAS_MAX {
-        Quote::Refused(format!("it takes {gas} gas, and a transaction may use {GAS_MAX}"))
+        Err(format!("it takes {gas} gas, and a transaction may use {GAS_MAX}"))
     } else {
-        Quote::Gas((gas + gas.div_ceil(5)).min(GAS_MAX))
+        Ok((gas + gas.div_ceil(5)).min(GAS_MAX))
     }
 }
 
@@ -492,7 +510,7 @@ async fn of_one<T: Send>(
 }
 
 /// One answer to each of `calls`.
-async fn answers(endpoint: &Endpoint, calls: &[Call]) -> Result<Vec<Answer>, EvmError> {
+pub(super) async fn answers(endpoint: &Endpoint, calls: &[Call]) -> Result<Vec<Answer>, EvmError> {
     let answers = endpoint.ask_aside(calls).await?;
     if answers.len() == calls.len() {
         return Ok(answers);
@@ -501,7 +519,7 @@ async fn answers(endpoint: &Endpoint, calls: &[Call]) -> Result<Vec<Answer>, Evm
     Err(endpoint.unusable(method, &reason))
 }
 
-fn given<'a>(endpoint: &Endpoint, method: &'static str, answer: &'a Answer) -> Result<&'a Raw, EvmError> {
+pub(super) fn given<'a>(endpoint: &Endpoint, method: &'static str, answer: &'a Answer) -> Result<&'a Raw, EvmError> {
     answer.as_ref().map_err(|error| endpoint.refused(method, error))
 }
 
@@ -533,7 +551,7 @@ fn check_chain(pool: &Pool, chain_ref: &str) -> Result<(), EvmError> {
     Ok(())
 }
 
-fn wrong(pool: &Pool) -> impl Fn(PayError) -> EvmError {
+pub(super) fn wrong(pool: &Pool) -> impl Fn(PayError) -> EvmError {
     let chain = pool.chain();
     move |error| EvmError::NoPayment { chain, error }
 }

@@ -71,6 +71,11 @@ impl UnsignedCarrier {
         (raw, id)
     }
 
+    /// How many bytes it has.
+    pub(super) fn unsigned_bytes(&self) -> u64 {
+        u64::try_from(self.encoded(|_| ()).len()).unwrap_or(u64::MAX)
+    }
+
     fn encoded(&self, signature: impl FnOnce(&mut Rlp<'_>)) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.fields.len() + 80);
         let mut rlp = Rlp(&mut out);

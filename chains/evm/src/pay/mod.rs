@@ -7,6 +7,7 @@
 //! - `carrier`: the sponsor's transaction
 //! - `marks`: what blocks show of intents
 //! - `asking`: what gas costs, whether a token is ready, nonces, used keys; hands transactions to endpoints
+//! - `surcharge`: what the OP stack takes on top of gas
 //! - `trial`: whether the payment would succeed, before anything is signed
 //! - `responses`: what a node's answer to a transaction means
 //!
@@ -22,6 +23,7 @@ mod erc3009;
 pub(crate) mod marks;
 mod metamask;
 mod responses;
+mod surcharge;
 pub(crate) mod trial;
 
 pub use authorization::authorization_digest;

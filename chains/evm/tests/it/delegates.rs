@@ -208,6 +208,10 @@ async fn one() -> (Live, EvmSource) {
     (live, source)
 }
 
+fn gas(limit: u64) -> Quote {
+    Quote::Gas { limit, surcharge: U256::ZERO }
+}
+
 fn acting_code() -> Value {
     json!(format!("0xef0100{}", hex::encode(contracts()[0].as_bytes())))
 }
@@ -310,10 +314,10 @@ async fn t23_what_carrying_takes_is_tried_with_the_authorization_or_with_its_cod
     let refused = |words: &str| -> Answer { Err((3, words.to_owned())) };
     let unknown = || -> Answer { Err((-32_602, "unknown field authorizationList".to_owned())) };
     let cases = [
-        (Ok(json!("0x64")), Ok(json!("0x32")), Quote::Gas(120)),
-        (unknown(), Ok(json!("0x64")), Quote::Gas(240)),
+        (Ok(json!("0x64")), Ok(json!("0x32")), gas(120)),
+        (unknown(), Ok(json!("0x64")), gas(240)),
         // It ignores the list, so the payer has no code.
-        (refused("execution reverted"), Ok(json!("0x64")), Quote::Gas(240)),
+        (refused("execution reverted"), Ok(json!("0x64")), gas(240)),
         (refused("execution reverted"), refused("other"), Quote::Refused("execution reverted".to_owned())),
         (unknown(), refused("execution reverted"), Quote::Refused("execution reverted".to_owned())),
     ];
@@ -333,8 +337,8 @@ async fn a_recipient_that_takes_more_gas_of_a_sponsor_than_it_may_is_not_carried
     let paid = Carried::Payment { signed: signed(), authorization: None };
     let sponsor = Address::Evm([0x5f; 20]);
     let cases = [
-        (400_000, Quote::Gas(480_000)),
-        (460_000, Quote::Gas(552_000)),
+        (400_000, gas(480_000)),
+        (460_000, gas(552_000)),
         (
             460_001,
             Quote::Refused(format!(
@@ -402,7 +406,7 @@ async fn whether_a_delegate_is_to_be_taken_away_follows_from_the_code_and_the_no
         });
     };
     answer(71_000);
-    assert_eq!(source.quote(&sponsor, &carried).await.unwrap(), Quote::Gas(85_200));
+    assert_eq!(source.quote(&sponsor, &carried).await.unwrap(), gas(85_200));
     answer(21_000);
     assert_eq!(source.quote(&sponsor, &carried).await.unwrap_err().kind, SourceErrorKind::Transient);
 }

@@ -20,7 +20,7 @@
 //! - `reads`: tip, headers, blocks, fate, and what an absent answer means
 //! - `torn`: blocks and receipts that do not belong together
 //! - `logs`, `scan`: blocks by their logs, and where in a range to look
-//! - `pay`: what is asked of endpoints to carry intents
+//! - `pay`: what is asked of endpoints to carry intents; `surcharge`: what the OP stack takes on top of gas
 //! - `pending`: what is in no block is never asked for
 //! - `endpoints`: secrets, wrong chains, failures
 //! - `pool`: several endpoints: whose word counts, who is asked next, who is left out and comes back
@@ -65,6 +65,7 @@ mod recorded;
 mod rests;
 mod scan;
 mod signers;
+mod surcharge;
 mod tables;
 mod torn;
 mod trace;

@@ -60,6 +60,11 @@ async fn two() -> (Live, Live, EvmSource) {
     two_of(mainnet()).await
 }
 
+/// A quote of a chain that takes nothing on top of gas.
+fn gas(limit: u64) -> Quote {
+    Quote::Gas { limit, surcharge: U256::ZERO }
+}
+
 /// The node answers `method` so, and all else truly.
 fn answers(live: &Live, method: &'static str, answer: Answer) {
     live.lie(move |asked, _| (asked == method).then(|| answer.clone()));
@@ -248,10 +253,10 @@ async fn what_is_no_intent_of_this_chain_is_refused_for_good_and_asks_nobody() {
 async fn a_carrier_may_use_a_fifth_more_than_it_was_estimated_to_take_and_never_more_than_a_transaction_may() {
     let (first, _second, source) = two().await;
     let cases = [
-        ("0x64", Quote::Gas(120)),
-        ("0x1", Quote::Gas(2)),
-        ("0xe00000", Quote::Gas(1 << 24)),
-        ("0x1000000", Quote::Gas(1 << 24)),
+        ("0x64", gas(120)),
+        ("0x1", gas(2)),
+        ("0xe00000", gas(1 << 24)),
+        ("0x1000000", gas(1 << 24)),
         ("0x1000001", Quote::Refused("it takes 16777217 gas, and a transaction may use 16777216".to_owned())),
     ];
     for (gas, expected) in cases {
@@ -279,7 +284,7 @@ async fn a_revert_is_an_answer_and_a_node_that_fails_is_none() {
     }
     assert_eq!(source.quote(&SPONSOR, &paid()).await.unwrap_err().kind, SourceErrorKind::Transient);
     answers(&second, "eth_estimateGas", Ok(json!("0x64")));
-    assert_eq!(source.quote(&SPONSOR, &paid()).await.unwrap(), Quote::Gas(120), "another one is asked");
+    assert_eq!(source.quote(&SPONSOR, &paid()).await.unwrap(), gas(120), "another one is asked");
     assert_trusted(&source);
 }
 

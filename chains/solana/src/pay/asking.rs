@@ -96,6 +96,10 @@ impl PayingChain for SolanaSource {
         Err(SolanaError::NoPayment { chain: self.pool.chain(), error }.into())
     }
 
+    async fn surcharge(&self) -> Result<U256, SourceError> {
+        Ok(U256::ZERO)
+    }
+
     async fn guard_quote(
         &self,
         sponsor: &Address,
