@@ -365,7 +365,7 @@ async fn a_treasury_gives_each_sponsor_of_its_own_what_the_journal_has_for_that_
     let other = KeyPath::of_sponsor(Family::Evm, CHAIN, 3);
     let addresses = signer.addresses(&[path, sponsor(), other]).await.unwrap();
     let [treasury, first, second] = addresses[..] else { panic!("three addresses") };
-    let refill = |number, recipient, amount| Refill {
+    let refill = |number: u32, recipient: Address, amount: u64| Refill {
         chain_ref: CHAIN.to_owned(),
         number,
         recipient,

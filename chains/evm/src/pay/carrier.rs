@@ -199,7 +199,7 @@ mod tests {
             chain_ref: "eip155:8453".to_owned(),
             number: 3,
             recipient: Address::Evm([9; 20]),
-            amount: U256::from(5) << 70,
+            amount: U256::from(5_u128 << 70),
         };
         let sponsor = Address::Evm([6; 20]);
         let of = |refill| Carrier {
@@ -214,7 +214,7 @@ mod tests {
         let read = TxEnvelope::decode_2718_exact(&raw).unwrap();
         assert!(read.is_eip1559());
         assert_eq!((read.chain_id(), read.nonce(), read.gas_limit()), (Some(8453), 4, 25_200));
-        assert_eq!((read.to(), read.value()), (Some(Plain::repeat_byte(9)), U256::from(5) << 70));
+        assert_eq!((read.to(), read.value()), (Some(Plain::repeat_byte(9)), U256::from(5_u128 << 70)));
         assert!(read.input().is_empty() && read.access_list().unwrap().is_empty());
         let foreign = Address::Solana([1; 32]);
         assert_eq!(carrier(&of(Refill { recipient: foreign, ..refill })), Err(PayError::Foreign(foreign)));
