@@ -86,7 +86,7 @@ fn sending(network: &Network, config: &ChainConfig) -> Result<Sending, StartErro
         Some(text) => amount("refill_to", text)?,
         None => floor.saturating_mul(Sending::REFILL_TIMES),
     };
-    if refill_to <= floor {
+    if keys.refill_to.is_some() && refill_to <= floor {
         let what = "expected more than floor: else each refill is followed by another";
         return Err(wrong("transfers.refill_to".to_owned(), what.to_owned()));
     }
@@ -101,6 +101,7 @@ fn sending(network: &Network, config: &ChainConfig) -> Result<Sending, StartErro
         new_accounts_per_day: keys.new_accounts_per_day.unwrap_or(usual.new_accounts_per_day),
         clears_delegates: usual.clears_delegates,
         guard_retention_hours: keys.guard_retention_hours.unwrap_or(usual.guard_retention_hours),
+        shows_each_cost: chain.family() == Family::Solana || proof(chain, config) == ReadProof::Full,
     })
 }
 
@@ -168,10 +169,14 @@ fn tiers(network: &Network, config: &ChainConfig) -> Result<Vec<Tier>, StartErro
     config.tiers.iter().enumerate().map(of_key).collect()
 }
 
+fn proof(chain: Chain, config: &ChainConfig) -> ReadProof {
+    config.proof.unwrap_or_else(|| any_chain::usual_proof(chain.family()))
+}
+
 pub(super) fn settings(network: &Network, config: &ChainConfig) -> Settings {
     Settings {
         start: config.start,
-        proof: config.proof.unwrap_or_else(|| any_chain::usual_proof(network.chain.family())),
+        proof: proof(network.chain, config),
         poll: poll(network, config),
         failed_grace: Duration::from_secs(config.failed_grace_secs),
         finality_stall: config.finality_stall_secs.map(Duration::from_secs),

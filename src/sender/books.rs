@@ -65,8 +65,9 @@ impl Readings {
 impl<C: PayingChain> Sender<C> {
     /// Reads what sponsors own when it is time to, and compares what was read once it is settled.
     pub(super) async fn check_books(&mut self, recovers: bool, clock: &Clock) -> Result<(), SendError> {
-        // Until a chain has recovered, the costs of the lost store are not all booked. What is not listed is never booked.
-        if recovers || GasCurrency::of(&self.network).is_none() {
+        // Until a chain has recovered, the costs of the lost store are not all booked. What is not listed, or not shown, is never
+        // booked.
+        if recovers || !self.network.sending.shows_each_cost || GasCurrency::of(&self.network).is_none() {
             return Ok(());
         }
         self.read_sponsors(clock.now()).await?;

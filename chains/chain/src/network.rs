@@ -194,6 +194,8 @@ pub struct Sending {
     /// For how long the guard of a paid transfer is kept, by the time of blocks. On Solana; a store that was set back by more
     /// cannot see by the guard that the transfer was paid.
     pub guard_retention_hours: u32,
+    /// Blocks show what each transaction of a sponsor cost: not those of an EVM chain that is read by its logs.
+    pub shows_each_cost: bool,
 }
 
 /// The facts of one network.
@@ -245,6 +247,7 @@ impl Sending {
             new_accounts_per_day: Sending::NEW_ACCOUNTS_PER_DAY,
             clears_delegates: true,
             guard_retention_hours: Sending::GUARD_RETENTION_HOURS,
+            shows_each_cost: true,
         }
     }
 

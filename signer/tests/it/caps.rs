@@ -15,7 +15,7 @@ fn policy() -> Policy {
     let (token, cap) = (AssetId::Token(TOKEN), |units: u64| Some(U256::from(units * 1_000_000)));
     let assets = vec![(token, route()), (AssetId::Native, by_delegate(0))];
     let caps = vec![(token, Cap { transfer: cap(6), day: cap(12) })];
-    Policy::new([Sendable { chain_ref: CHAIN.to_owned(), assets, caps, cost_max: 10_u128.pow(16) }])
+    Policy::new([Sendable { chain_ref: CHAIN.to_owned(), assets, caps, cost_max: 10_u128.pow(16), refill_max: 0 }])
 }
 
 /// Pays 5 at `now`.
