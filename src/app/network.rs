@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use landfall_chain::{Address, Asset, AssetId, Chain, Finality, NativeSource, Network, Route, Sending, Tier};
+use landfall_chain::{
+    Address, Asset, AssetId, Chain, Family, Finality, NativeSource, Network, ReadProof, Route, Sending, Tier,
+};
 use landfall_signer::Cap;
 
 use crate::amount::{from_decimal, payable};
