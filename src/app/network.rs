@@ -203,7 +203,6 @@ mod tests {
     use super::*;
     use crate::app::source;
     use crate::config::SendingConfig;
-    use crate::gas::Usd;
     use crate::watcher::Start;
 
     const MINE: &str = "0x5fd84259d66Cd46123540766Be93DFE6D43130D7";
@@ -265,7 +264,7 @@ mod tests {
             refuse: vec!["ETH".to_owned()],
             in_flight: Some(4),
             max_fee: Some(50_000_000_000),
-            max_cost: Some(Usd(700_000)),
+            max_cost: Some("0.7".parse().unwrap()),
             raise_after_blocks: Some(2),
             floor: Some("0.05".to_owned()),
             refill_to: Some("0.2".to_owned()),

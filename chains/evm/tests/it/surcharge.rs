@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::mint::{self, Tx};
 use crate::node::{Answer, Ledger, Live, chain_id, led_by_first, mainnet};
 
-const ORACLE: &str = "0x420000000000000000000000000000000000000f";
+const ORACLE: &str = "0x420000000000000000000000000000000000000F";
 const SPONSOR: Address = Address::Evm([0x5f; 20]);
 
 fn ledger(chain: Chain) -> Ledger {
