@@ -9,7 +9,7 @@
 
 use std::cmp::Ordering;
 
-use landfall_chain::{Address, BlockRef, PayingChain, U256};
+use landfall_chain::{BlockRef, PayingChain, U256};
 use tracing::{info, warn};
 
 use crate::sender::open::Open;
