@@ -42,11 +42,11 @@ impl Bench {
         let listed = gas::ledger(&self.world).await;
         let mut holds =
             listed.iter().filter(|of| of.entry.kind.name() == "HOLD").filter_map(|of| of.entry.transfer.as_ref());
-        holds.find(|of| of.id == id).unwrap().amount
+        holds.find(|of| of.id == Some(id)).unwrap().amount
     }
 
     /// The most that each attempt may cost for gas, in wei.
-    async fn costs(&self) -> Vec<u128> {
+    async fn wei_of_costs(&self) -> Vec<u128> {
         let offers: Vec<(String, i64)> =
             rows(self.world.db(), "SELECT max_fee, gas_limit FROM transfer_attempts").await;
         offers.iter().map(|(max_fee, gas)| max_fee.parse::<u128>().unwrap() * u128::try_from(*gas).unwrap()).collect()
@@ -123,7 +123,7 @@ async fn nothing_is_signed_that_may_cost_more_than_is_allowed_and_what_waits_is_
         bench.world.chain.set_base_fee(DEAR);
         let waiting = [bench.accept(2, 1_000).await, bench.accept(3, 1_000).await];
         bench.blocks(8).await;
-        let costs = bench.costs().await;
+        let costs = bench.wei_of_costs().await;
         assert!(costs.len() > 1 && costs.iter().all(|cost| *cost <= HALF_A_USD), "raised within bounds: {costs:?}");
         for id in waiting {
             assert_eq!(bench.state(id).await, State::Accepted);
@@ -177,6 +177,6 @@ async fn a_nonce_whose_offer_cost_all_that_is_allowed_and_is_forgotten_jams_noth
     bench.settle().await;
     assert_eq!(bench.until_ended(next).await, State::Confirmed);
     assert_eq!(bench.until_ended(lost).await, State::Dropped(FailureCode::WindowElapsed));
-    assert!(bench.costs().await.iter().all(|cost| *cost <= u128::from(GAS_COST)));
+    assert!(bench.wei_of_costs().await.iter().all(|cost| *cost <= u128::from(GAS_COST)));
     bench.close().await;
 }
