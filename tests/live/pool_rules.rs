@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;
 
-use crate::proxy::{Proxy, quantity};
+use crate::proxy::Proxy;
 use crate::stage::{Engine, Stage, full, given_seed};
 use crate::transfers::{Bench, ETHER};
 

@@ -175,7 +175,7 @@ impl Behind {
 }
 
 /// A number in hexadecimal digits.
-pub(crate) fn quantity(value: &Value) -> U256 {
+fn quantity(value: &Value) -> U256 {
     U256::from_str_radix(value.as_str().unwrap_or("0").trim_start_matches("0x"), 16).unwrap()
 }
 
