@@ -88,6 +88,7 @@ async fn hours_of_payments_failures_cancellations_and_clearings_leave_the_books_
             bench.pay(n).await;
         }
         // Its delegate is taken away meanwhile.
+        bench.blocks(10).await;
         bench.hour().await;
         assert!(!bench.world.chain.clearings().is_empty());
         let failed = bench.accept(4, 9_000_000).await;
