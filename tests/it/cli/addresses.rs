@@ -28,10 +28,10 @@ fn stocked() -> Desk {
 fn a_pooled_account_gets_a_further_address_once_and_all_it_has_is_listed() {
     let desk = stocked();
     let imported = json!({ "address": ADDRESS, "chains": ["ETHEREUM_TESTNET"], "managed": false });
-    assert_eq!(lines(&desk.ok(&addresses("pool", &[]))), [imported.clone()]);
+    assert_eq!(lines(&desk.ok(&addresses("pool", &[]))), std::slice::from_ref(&imported));
     let tried = desk.run(&addresses("pool", &[&ADD[..], &["--dry-run"]].concat()));
     assert!(text(&tried.stderr).contains("nothing was changed"), "{}", text(&tried.stderr));
-    assert_eq!(lines(&desk.ok(&addresses("pool", &[]))), [imported.clone()]);
+    assert_eq!(lines(&desk.ok(&addresses("pool", &[]))), std::slice::from_ref(&imported));
     let added = lines(&desk.ok(&addresses("pool", &ADD)));
     assert_eq!(added, lines(&text(&tried.stdout)), "the one that was shown before");
     assert_eq!((added.len(), &added[0]["managed"]), (1, &json!(true)));

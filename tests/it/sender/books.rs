@@ -141,7 +141,7 @@ async fn a_cost_that_is_not_booked_is_an_incident_within_the_hour_with_blocks_ba
         // Nothing is held up, and what is even later changes nothing of it.
         bench.pay(2).await;
         bench.hour().await;
-        assert_eq!(bench.differing().await, [incident.clone()]);
+        assert_eq!(bench.differing().await, std::slice::from_ref(incident));
         bench.close_uneven().await;
     }
 }
