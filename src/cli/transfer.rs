@@ -184,6 +184,8 @@ impl Create {
         let mut network = app::network(chain, config.chain(chain)?)?;
         config.restrict(std::slice::from_mut(&mut network));
         let request_id = request_id.unwrap_or_else(|| RequestId::random(random::bytes())).to_string();
+        // Who repeats it without this id, because the answer was lost, pays a second time.
+        complain!("request {request_id}: repeat it with --request-id {request_id}");
         let asked = TransferAsked { request_id, account_id: account, symbol: asset, amount, destination: to, chain };
         let terms = Terms { can_sign: config.signer.is_some(), over_credit: config.over_credit };
         let db = open_existing(&config.store).await?;
@@ -195,7 +197,6 @@ impl Create {
             say!("{}", json_line(&Shown::of(&transfer))?);
         } else {
             lines(&transfer).iter().for_each(|line| say!("{line}"));
-            say!("request {}", transfer.request_id);
         }
         match (made, dry_run) {
             (Made::Before, _) => complain!("landfall: it was asked for before; nothing was changed"),

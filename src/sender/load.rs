@@ -4,7 +4,7 @@
 //! Promise: of a transfer one thing is carried at a time. Once it is cancelled on the chain, no further payment of it
 //! is carried.
 
-use landfall_chain::{Address, Route};
+use landfall_chain::{Address, Route, U256};
 
 use crate::sender::Resting;
 use crate::sender::open::{Open, OpenTransfer, secs};
@@ -29,6 +29,14 @@ impl<'o> Load<'o> {
             Load::Payment(of) | Load::Cancellation(of) => of.transfer.id,
             Load::Clearing(clearing) => clearing.id,
             Load::Refill(refill) => refill.id,
+        }
+    }
+
+    /// What it brings of the sponsor's own money, in base units of the native currency.
+    pub(super) fn given(self) -> U256 {
+        match self {
+            Load::Refill(refill) => refill.amount,
+            Load::Payment(_) | Load::Cancellation(_) | Load::Clearing(_) => U256::ZERO,
         }
     }
 

@@ -138,18 +138,23 @@ impl<C: PayingChain> Sender<C> {
             let (Some(place), id) = (place, load.id()) else { continue };
             let newest = attempts::newest(&mut tx, self.network.chain, &place.0, place.1).await?;
             let is_raise = matches!(due, Due::Raise(..));
-            let offered = offer(newest, market, (bounds.most(), is_raise));
-            let offered = offered.filter(|(_, offer)| offer.max_fee > 0 && self.owns(&place.0, bounds.cost(*offer)));
+            let offered = offer(newest, market, (bounds.most(), is_raise)).filter(|(_, offer)| offer.max_fee > 0);
             let Some((nth, Offer { max_fee, tip })) = offered else {
                 let (sponsor, nonce) = place;
                 warn!(
                     transfer = %id,
-                    "nonce {nonce} of {sponsor} waits: more than max_fee_gwei, max_cost_usd or what it owns would have to \
-                     be offered"
+                    "nonce {nonce} of {sponsor} waits: more than max_fee_gwei or max_cost_usd would have to be offered"
                 );
                 self.rest(load.resting(), now);
                 continue;
             };
+            let cost = bounds.cost(Offer { max_fee, tip }).saturating_add(load.given());
+            if !self.owns(&place.0, cost) {
+                let (sponsor, nonce) = place;
+                warn!(transfer = %id, "nonce {nonce} of {sponsor} waits, and others carry: it owns less than {cost}");
+                self.rest(Resting::Sponsor(sponsor), now);
+                continue;
+            }
             held.insert(place);
             let authorization_nonce = match &carried {
                 Carried::Payment { authorization, .. } => authorization.as_ref().map(|it| it.authorization.nonce),
@@ -190,12 +195,17 @@ impl<C: PayingChain> Sender<C> {
         let first = bounds.first(market);
         let cost = bounds.cost(first);
         let is_able = match load {
-            Load::Refill(Refilling { treasury, amount, .. }) => self.owns(treasury, cost.saturating_add(*amount)),
+            Load::Refill(Refilling { treasury, amount, recipient, .. }) => {
+                let is_active = sponsors.get(recipient).is_some_and(|(_, state)| *state == SponsorState::Active);
+                is_active && self.owns(treasury, cost.saturating_add(*amount))
+            }
             Load::Payment(_) | Load::Cancellation(_) | Load::Clearing(_) => self.is_any_able(sponsors, cost),
         };
         match due {
             Due::Anew if !bounds.allows(first) => Some("to carry it may cost more than max_cost_usd"),
-            Due::Anew if !is_able => Some("who would pay for it owns less than it may cost: fund it"),
+            Due::Anew if !is_able => {
+                Some("who would pay for it owns less than it may cost, or is not to pay now: fund it")
+            }
             Due::Anew | Due::Raise(..) | Due::Fill(..) => None,
         }
     }

@@ -35,10 +35,9 @@ impl<C: PayingChain> Sender<C> {
     /// Ends refills whose nonce is used, and plans the next one where the signer `may_sign`; returns whether it did.
     pub(super) async fn refill(&mut self, open: &Open, may_sign: bool, clock: &Clock) -> Result<bool, SendError> {
         self.end_refills(open, clock.now()).await?;
-        if !may_sign
-            || !std::mem::take(&mut self.owned_is_new)
-            || halts::is_halted(&mut self.db.read().await?, self.network.chain).await?
-        {
+        // What was reported while nothing could be signed is too old later.
+        let is_new = std::mem::take(&mut self.owned_is_new);
+        if !may_sign || !is_new || halts::is_halted(&mut self.db.read().await?, self.network.chain).await? {
             return Ok(false);
         }
         self.plan_refill(clock.now()).await
@@ -49,6 +48,9 @@ impl<C: PayingChain> Sender<C> {
     async fn end_refills(&mut self, open: &Open, now: Timestamp) -> Result<(), SendError> {
         let chain = self.network.chain;
         let Some((finalized, _)) = open.finalized.filter(|_| !open.refills.is_empty()) else { return Ok(()) };
+        if open.refills.iter().all(|refill| self.rests(Resting::Refill(refill.id), now)) {
+            return Ok(());
+        }
         let sponsors = self.ready_sponsors(now).await?;
         let mut passed = Vec::new();
         for refill in &open.refills {
@@ -80,7 +82,7 @@ impl<C: PayingChain> Sender<C> {
     async fn plan_refill(&mut self, now: Timestamp) -> Result<bool, SendError> {
         let chain = self.network.chain;
         let refill_to = U256::from(self.network.sending.refill_to);
-        let floor = self.network.sending.floor_with(self.surcharge).min(refill_to);
+        let floor = U256::from(self.network.sending.floor);
         let mut reader = self.db.read().await?;
         let known = sponsors::of_chain(&mut reader, chain).await?;
         let is_open = !refills::open(&mut reader, chain).await?.is_empty();
@@ -94,16 +96,24 @@ impl<C: PayingChain> Sender<C> {
             return Ok(false);
         };
         let amount = refill_to.saturating_sub(owned);
-        if has < amount {
+        let first_cost = U256::from(self.network.sending.first_cost);
+        if has < amount.saturating_add(first_cost) {
             let Sponsor { number, .. } = sponsor;
             warn!(%chain, "sponsor {number} on {chain} is not refilled: the treasury owns too little; fund it");
             return Ok(false);
         }
-        let ready = self.ready_sponsors(now).await?;
-        let ready = treasury.address.and_then(|address| ready.get(&address).map(|(ready, _)| *ready));
-        let (Some(ready), Some(recipient), Some(finalized)) = (ready, sponsor.address, finalized) else {
+        let all = self.ready_sponsors(now).await?;
+        let ready_of = |of: &Sponsor| of.address.and_then(|address| all.get(&address).map(|(ready, _)| *ready));
+        let (Some(ready), Some(poor), Some(finalized)) = (ready_of(treasury), ready_of(sponsor), finalized) else {
             return Ok(false);
         };
+        let recipient = poor.address;
+        let last = attempts::last_nonce(&mut self.db.read().await?, chain, &recipient).await?;
+        if poor.landed > poor.end(last) {
+            // Somebody else may spend what it is given.
+            self.keys.suspect();
+            return Ok(false);
+        }
         let last = attempts::last_nonce(&mut self.db.read().await?, chain, &ready.address).await?;
         let nonce = match self.next_refill(&ready, last, &finalized).await? {
             Next::Give(nonce) => nonce,
