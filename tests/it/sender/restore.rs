@@ -15,14 +15,14 @@ use crate::harness::world::{CHAIN, address};
 const STEPS: [&str; 11] = [
     "Stop every `run`.",
     "Put the copy in place of the store.",
-    "`landfall sender recover --reason \"the store was set back\"`",
-    "Add again the accounts that were added since the copy, as far as they were imported.",
+    "Sending: `landfall sender recover --reason \"the store was set back\"`.",
+    "Add again the accounts that were added by command or import since the copy.",
     "Revoke again the API keys that were revoked since.",
     "Rotate the webhook keys that were rotated since.",
     "Start `run`.",
     "Have clients send again the requests for accounts that they made since the copy.",
-    "Wait until `landfall sender status` shows no chain that recovers.",
-    "Have clients send again the requests for transfers that they made since the copy.",
+    "Sending: wait until `landfall sender status` shows no chain that recovers.",
+    "Sending: have clients send again the requests for transfers that they made since the copy.",
     "See what is left: `landfall incident list`.",
 ];
 
@@ -31,7 +31,7 @@ fn the_steps_of_the_page_are_those_that_the_scene_takes() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operate/backup-and-restore.md"));
     let page = page.unwrap();
     let (_, section) = page.split_once("\n## Restore\n").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
+    let (section, _) = section.split_once("\n##").unwrap();
     let numbered = section.lines().filter_map(|line| line.split_once(". "));
     let steps: Vec<&str> = numbered.filter(|(number, _)| number.parse::<u32>().is_ok()).map(|(_, step)| step).collect();
     assert_eq!(steps.len(), STEPS.len(), "{steps:?}");
