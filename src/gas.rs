@@ -344,7 +344,9 @@ impl Cause {
         match self {
             Cause::Carrier | Cause::RevertedCarrier | Cause::Cancellation | Cause::Clearing => Bearer::Customer,
             // We sent it beside the one that paid, or for ourselves, or do not know what for.
-            Cause::SecondCarrier | Cause::Sweep | Cause::Reclaim | Cause::Refill | Cause::Unrecorded => Bearer::Platform,
+            Cause::SecondCarrier | Cause::Sweep | Cause::Reclaim | Cause::Refill | Cause::Unrecorded => {
+                Bearer::Platform
+            }
         }
     }
 }

@@ -239,7 +239,8 @@ async fn a_process_whose_disk_is_full() {
     let Some(dir) = env::var_os(FULL) else { return };
     let dir = Path::new(&dir);
     let assets = vec![(landfall_chain::AssetId::Token(TOKEN), world::route())];
-    let policy = Policy::new([Sendable { chain_ref: CHAIN.to_owned(), assets, caps: Vec::new(), cost_max: 0, refill_max: 0 }]);
+    let policy =
+        Policy::new([Sendable { chain_ref: CHAIN.to_owned(), assets, caps: Vec::new(), cost_max: 0, refill_max: 0 }]);
     let signer = Embedded::open(dir, &world::passphrase("secret"), policy, Arc::new(|| NOW)).unwrap();
     one(&signer, of_intent(intent(1))).await.unwrap();
     let before = fs::read(dir.join("journal")).unwrap();

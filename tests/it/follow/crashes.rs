@@ -50,7 +50,10 @@ async fn a_crash_at_any_await_of_a_tick_loses_nothing_and_repeats_nothing() {
                 }
             }
             println!("{engine:?}: {work:?} cut off at {crashes} awaits, from {first} in steps of {step}");
-            assert!(crashes * step > 5 && misses > MISSES_MAX, "{crashes} crashes, and the tick never ended before one");
+            assert!(
+                crashes * step > 5 && misses > MISSES_MAX,
+                "{crashes} crashes, and the tick never ended before one"
+            );
         }
     }
 }
