@@ -106,7 +106,7 @@ async fn open_keystore(
 /// The signer, for a command: one that another process has open is not waited for.
 ///
 /// # Errors
-/// Those of [`open`], and where another process has its keystore open.
+/// Those of `open`, and where another process has its keystore open.
 pub async fn signer_at_hand(config: &Config, db: &Db) -> Result<Option<Arc<dyn Signer>>, StartError> {
     let signer: Arc<dyn Signer> = match &config.signer {
         None => return Ok(None),
