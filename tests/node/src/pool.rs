@@ -233,7 +233,7 @@ mod tests {
     const RICH: Sender = Sender { nonce: 3, balance: U256::from_limbs([1_000_000_000, 0, 0, 0]), is_delegated: false };
 
     fn offer(nonce: u64, max_fee: u128) -> Offer {
-        let hash = B256::with_last_byte(u8::try_from(nonce * 16 + u64::try_from(max_fee % 16).unwrap()).unwrap());
+        let hash = B256::from(U256::from(nonce) * U256::from(1_000_000) + U256::from(max_fee));
         let (sender, to) = (Address::with_last_byte(1), Some(Address::with_last_byte(2)));
         let (value, input) = (U256::ZERO, Bytes::new());
         Offer { hash, sender, to, nonce, gas_limit: 21_000, max_fee, tip: max_fee, value, input, authorities: vec![] }
