@@ -8,7 +8,7 @@ use landfall_sim::{SimChain, SimLeg, SimTx};
 
 use crate::harness::books::events;
 use crate::harness::lanes::{full, given_seed};
-use crate::harness::postgres::{ENGINES, TestStore};
+use crate::harness::postgres::{ENGINES, Engine, TestStore};
 use crate::harness::world::{FINALITY_DEPTH, World, address};
 
 const ALICE: u8 = 0xa1;
@@ -37,10 +37,10 @@ async fn a_crash_at_any_await_of_a_tick_loses_nothing_and_repeats_nothing() {
     for engine in ENGINES {
         let shelf = TestStore::fresh(engine).await;
         for work in [Work::Connect, Work::Disconnect, Work::Settle, Work::Trace, Work::Witness] {
-            let (undisturbed, _) = outcome(&shelf, work, None).await;
+            let (undisturbed, _) = outcome((engine, &shelf), work, None).await;
             let (mut crashes, mut misses) = (0, 0);
             for wakeups in (first..AWAITS_MAX).step_by(step as usize) {
-                let (ids, cut_off) = outcome(&shelf, work, Some(wakeups)).await;
+                let (ids, cut_off) = outcome((engine, &shelf), work, Some(wakeups)).await;
                 assert_eq!(ids, undisturbed, "{engine:?}: {work:?} was cut off at await {wakeups}");
                 crashes += u32::from(cut_off);
                 // An answer that is there at once needs no waiting, so that the number of awaits varies a little.
@@ -59,9 +59,12 @@ async fn a_crash_at_any_await_of_a_tick_loses_nothing_and_repeats_nothing() {
 }
 
 /// The events at the end, by id, and whether the tick was cut off before it was over.
-async fn outcome(shelf: &TestStore, work: Work, crash_at: Option<u32>) -> (BTreeSet<String>, bool) {
+async fn outcome((engine, shelf): (Engine, &TestStore), work: Work, crash_at: Option<u32>) -> (BTreeSet<String>, bool) {
     let is_traced = matches!(work, Work::Trace | Work::Witness);
-    let store = shelf.again().await;
+    let store = match engine {
+        Engine::Sqlite => shelf.again().await,
+        Engine::Postgres => TestStore::fresh(engine).await,
+    };
     let chain = SimChain::new(5);
     chain.set_finality_depth(Some(FINALITY_DEPTH));
     let mut world = if is_traced { World::of_traced(chain, store) } else { World::of(chain, store) };

@@ -21,7 +21,6 @@ use tokio::sync::OnceCell;
 static FILE: OnceCell<(TempDir, PathBuf)> = OnceCell::const_new();
 static DATABASE: OnceCell<String> = OnceCell::const_new();
 static EMPTYING: OnceCell<Vec<SqlStr>> = OnceCell::const_new();
-static DELETION: OnceCell<SqlStr> = OnceCell::const_new();
 
 /// How long a test waits for a connection: a machine may stand still for longer than the product waits.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -133,16 +132,9 @@ impl TestStore {
     /// The same store, emptied: for tests that need thousands. Opening one costs more than what they do in it.
     pub(crate) async fn again(&self) -> Self {
         let mut tx = self.db.begin().await.unwrap();
-        match tx.engine() {
-            Connected::Sqlite(connection) => {
-                for deletion in EMPTYING.get_or_init(async || deletions(connection).await).await {
-                    sqlx::query(deletion.clone()).execute(&mut *connection).await.unwrap();
-                }
-            }
-            Connected::Postgres(connection) => {
-                let deletion = DELETION.get_or_init(async || deletion(connection).await).await;
-                sqlx::raw_sql(deletion.clone()).execute(connection).await.unwrap();
-            }
+        let Connected::Sqlite(connection) = tx.engine() else { panic!("SQLite") };
+        for deletion in EMPTYING.get_or_init(async || deletions(connection).await).await {
+            sqlx::query(deletion.clone()).execute(&mut *connection).await.unwrap();
         }
         tx.commit().await.unwrap();
         TestStore { db: self.db.clone(), url: self.url.clone(), folder: None }
@@ -209,15 +201,6 @@ async fn deletions(connection: &mut SqliteConnection) -> Vec<SqlStr> {
         .filter(|name| kept(name))
         .map(|name| AssertSqlSafe(format!("DELETE FROM {name}")).into_sql_str())
         .collect()
-}
-
-/// What empties all tables on PostgreSQL, in one text. No row is checked against those that refer to it.
-async fn deletion(connection: &mut sqlx::PgConnection) -> SqlStr {
-    let of_ours = "schemaname = 'public' AND tablename NOT LIKE '\\_sqlx%' AND tablename <> 'identities'";
-    let names = AssertSqlSafe(format!("SELECT CAST(tablename AS TEXT) FROM pg_tables WHERE {of_ours}"));
-    let names: Vec<(String,)> = sqlx::query_as(names).fetch_all(connection).await.unwrap();
-    let deletions = names.iter().map(|(name,)| format!("DELETE FROM {name};")).collect::<String>();
-    AssertSqlSafe(format!("SET LOCAL session_replication_role = replica; {deletions}")).into_sql_str()
 }
 
 async fn migrated_file() -> (TempDir, PathBuf) {
