@@ -1,10 +1,10 @@
 //! What the treasury of a chain gives its sponsors: one content for each of its nonces, on record before it is signed first.
 //!
-//! What moved stands in `debits` and `fees`, as blocks show it. [`moved`] adds that up, whatever is on record here.
+//! What moved stands in `debits` and `fees`, as blocks show it.
 
 use std::str::FromStr;
 
-use landfall_chain::{Address, AssetId, Chain, Refill, TxId, U256};
+use landfall_chain::{Address, Chain, Refill, TxId, U256};
 use sqlx::FromRow;
 
 use crate::store::attempts::{self, Attempt};
@@ -47,17 +47,6 @@ pub enum RefillState {
     Passed,
 }
 
-/// What refills moved, as canonical blocks show it, in base units of the native currency.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Moved {
-    /// A sponsor, or the treasury.
-    pub sponsor: Address,
-    pub received: U256,
-    pub given: U256,
-    /// What the treasury's transactions cost it.
-    pub fees: U256,
-}
-
 statements! {
     RECORD = "INSERT INTO refills (chain, treasury, nonce, id, number, recipient, amount, amount_text, recorded_us, state) \
               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open')";
@@ -75,14 +64,6 @@ statements! {
     LANDED = "UPDATE refills SET state = 'landed', tx_id = $1 WHERE id = $2";
     PASSED = "UPDATE refills SET state = 'passed' WHERE id = $1 AND state = 'open'";
     REOPEN = "UPDATE refills SET state = 'open', tx_id = NULL WHERE chain = $1 AND treasury = $2 AND nonce = $3 AND state <> 'open'";
-    // CROSS JOIN, so that SQLite begins with the treasury.
-    GIVEN = "SELECT d.sender, d.recipient, d.amount FROM sponsors AS s CROSS JOIN debits AS d CROSS JOIN blocks AS b CROSS JOIN sponsors AS r \
-             WHERE s.chain = $1 AND s.is_treasury AND d.chain = s.chain AND d.sender = s.address AND d.asset = $2 AND d.block_number <= $3 \
-             AND b.chain = d.chain AND b.hash = d.block_hash AND b.canonical AND r.chain = s.chain AND r.address = d.recipient \
-             ORDER BY d.block_number, d.leg_hash";
-    FEES = "SELECT f.payer, f.amount FROM sponsors AS s CROSS JOIN fees AS f CROSS JOIN blocks AS b \
-            WHERE s.chain = $1 AND s.is_treasury AND f.chain = s.chain AND f.payer = s.address AND f.block_number <= $2 \
-            AND b.chain = f.chain AND b.hash = f.block_hash AND b.canonical ORDER BY f.block_number, f.tx_id";
 }
 
 #[derive(FromRow)]
@@ -170,39 +151,6 @@ pub async fn passed(tx: &mut Tx, id: TransferId) -> Result<(), StoreError> {
 /// The final blocks that showed its nonce used were given up: it is carried again as it is.
 pub async fn reopen(tx: &mut Tx, chain: Chain, (treasury, nonce): (&Address, u64)) -> Result<(), StoreError> {
     execute!(tx, REOPEN, chain.name(), treasury.as_bytes(), int(nonce)).map(drop)
-}
-
-/// What refills gave and cost up to block `through`, for each sponsor of the chain that has a part in them. The caller holds
-/// that all blocks up to there are final.
-pub async fn moved(connection: &mut impl Connection, chain: Chain, through: u64) -> Result<Vec<Moved>, StoreError> {
-    let (through, native) = (int(through), AssetId::Native.to_bytes());
-    let given = fetch_all!(connection, (Vec<u8>, Vec<u8>, Vec<u8>), GIVEN, chain.name(), native, through)?;
-    let fees = fetch_all!(connection, (Vec<u8>, Vec<u8>), FEES, chain.name(), through)?;
-    let mut moved: Vec<Moved> = Vec::new();
-    for (from, to, amount) in given {
-        let amount = amount_of(&amount)?;
-        add(&mut moved, address("sponsor", &from)?, |of| &mut of.given, amount)?;
-        add(&mut moved, address("sponsor", &to)?, |of| &mut of.received, amount)?;
-    }
-    for (payer, amount) in fees {
-        add(&mut moved, address("sponsor", &payer)?, |of| &mut of.fees, amount_of(&amount)?)?;
-    }
-    Ok(moved)
-}
-
-fn add(
-    moved: &mut Vec<Moved>,
-    sponsor: Address,
-    part: impl Fn(&mut Moved) -> &mut U256,
-    amount: U256,
-) -> Result<(), StoreError> {
-    let at = moved.iter().position(|of| of.sponsor == sponsor).unwrap_or_else(|| {
-        moved.push(Moved { sponsor, received: U256::ZERO, given: U256::ZERO, fees: U256::ZERO });
-        moved.len() - 1
-    });
-    let sum = part(&mut moved[at]);
-    *sum = sum.checked_add(amount).ok_or_else(|| StoreError::inconsistent("refills", "more than 2^256"))?;
-    Ok(())
 }
 
 impl TryFrom<Row> for Refilling {

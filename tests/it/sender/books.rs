@@ -106,6 +106,22 @@ async fn hours_of_payments_failures_cancellations_and_clearings_leave_the_books_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_treasury_gives_is_no_difference_of_either() {
+    for engine in ENGINES {
+        let mut bench = Bench::refilling(engine, 1).await;
+        bench.world.chain.set_carrier_fee(FEE);
+        // Both are read, and the refill is in the pool.
+        bench.hour().await;
+        assert_eq!((bench.read_at().await.len(), bench.world.chain.refills().len()), (2, 0));
+        bench.blocks(FINALITY_DEPTH + 2).await;
+        bench.hour().await;
+        assert_eq!(bench.world.chain.refills().len(), 1);
+        bench.assert_even().await;
+        bench.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cost_that_is_not_booked_is_an_incident_within_the_hour_with_blocks_balances_and_difference() {
     for engine in ENGINES {
         let mut bench = Bench::on(engine, 2).await;
