@@ -18,7 +18,7 @@ use crate::transfer::Transfer;
 
 /// Why nothing was done: what a client would be answered, and what it means.
 #[derive(Debug, thiserror::Error)]
-#[error("{code}: {detail}\n{meaning}")]
+#[error("{code}: {detail}. {meaning}")]
 pub struct Refusal {
     pub code: &'static str,
     pub detail: String,

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::stage::{Engine, Stage, address};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 const ETHER: u64 = 1_000_000_000_000_000_000;
 
 /// A client of the API.

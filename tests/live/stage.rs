@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use landfall::sandbox::anvil::{Anvil, AnvilOptions, TxRequest};
 use landfall::sandbox::token;
 use landfall::time::Clock;
 use landfall_chain::{Address, AssetId, Chain, Family, TxId, U256};
+use landfall_signer::{NewKeystore, Passphrase, Words};
 use serde_json::{Value, json};
 use sqlx::Connection;
 use tempfile::TempDir;
@@ -320,6 +322,18 @@ async fn start(folder: &Path, chain_id: u64, op_stack: bool) -> Anvil {
 /// A fresh address, one for each number.
 pub(crate) fn address(who: u8) -> Address {
     Address::parse(Family::Evm, &format!("0x{}", hex::encode([who; 20]))).unwrap()
+}
+
+/// A keystore `keys` that the file `passphrase` opens, with less work than that of operators: processes are started often.
+pub(crate) fn make_keystore(folder: &Path) {
+    let path = folder.join("passphrase");
+    std::fs::write(&path, "correct horse battery staple").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let passphrase = Passphrase::from_file(&path).unwrap();
+    let (wallets, sponsors) = (&Words::random().unwrap(), &Words::random().unwrap());
+    let created_at = u64::try_from(Clock::system().now().0 / 1_000_000).unwrap();
+    let new = NewKeystore { wallets, sponsors, passphrase: &passphrase, work_factor: 10, created_at };
+    new.create(&folder.join("keys")).unwrap();
 }
 
 pub(crate) fn free_port() -> u16 {

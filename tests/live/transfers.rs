@@ -10,11 +10,10 @@ use serde_json::{Value, json};
 
 use crate::contracts::{call, word};
 use crate::fiat_token;
-use crate::stage::{Engine, Service, Stage, address, free_port};
+use crate::stage::{Engine, Service, Stage, address, free_port, make_keystore};
 
 pub(crate) const BOB: u8 = 0xb0;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
-const PASSPHRASE: &str = "correct horse battery staple";
 pub(crate) const ETHER: u64 = 1_000_000_000_000_000_000;
 
 /// A stage with a keystore, an account whose address is derived, and sponsors that are funded.
@@ -52,8 +51,7 @@ impl Bench {
         let port = free_port();
         stage.replace_in_config("[api]\nlisten = \"127.0.0.1:0\"", &format!("[api]\nlisten = \"127.0.0.1:{port}\""));
         stage.replace_in_config("[chains.", &format!("[transfers]\n{signer}\n[chains."));
-        secret(&stage, "passphrase", PASSPHRASE);
-        stage.ok(&["signer", "init", "keys", "--passphrase-file", "passphrase", "--print-words-without-asking"]);
+        make_keystore(stage.folder.path());
         let scopes = ["key", "create", "--name", "live", "--scope", "read", "--scope", "write", "--scope", "transfers"];
         let key = stage.ok(&scopes).trim().to_owned();
         let service = Some(stage.start());
@@ -545,13 +543,6 @@ async fn what_nobody_carried_is_dropped_when_a_final_block_is_beyond_its_deadlin
 }
 
 /// A file that its owner alone may read.
-fn secret(stage: &Stage, name: &str, text: &str) {
-    use std::os::unix::fs::PermissionsExt;
-    let path = stage.folder.path().join(name);
-    std::fs::write(&path, text).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-}
-
 async fn answered(request: reqwest::RequestBuilder) -> (u16, Value) {
     let answer = request.send().await.unwrap();
     let status = answer.status().as_u16();

@@ -100,10 +100,18 @@ async fn on_the_command_line_a_refusal_has_its_code_and_what_to_do_and_exit_code
     let to = address(STRANGER).to_string();
     let create = |amount, more: &[&str]| {
         let asked = ["transfer", "create", "alice", "--chain", "ETHEREUM_TESTNET", "--asset", "ETH", "--to", &to];
-        desk.refused(&[&asked[..], &["--amount", amount, "--reason", "a refund"], more].concat())
+        let refused = desk.refused(&[&asked[..], &["--amount", amount, "--reason", "a refund"], more].concat());
+        // The id comes first: who is refused repeats the request with it, and pays once.
+        let (request, refusal) = refused.split_once('\n').unwrap();
+        let id = request.rsplit_once(' ').unwrap().1;
+        assert_eq!(request, format!("request {id}: repeat it with --request-id {id}"));
+        refusal.to_owned()
     };
     let malformed = create("1e3", &[]);
-    assert!(malformed.starts_with("landfall: INVALID_ARGUMENT: amount "), "{malformed}");
+    assert!(
+        malformed.starts_with("landfall: INVALID_ARGUMENT: amount ") && malformed.contains(". The request"),
+        "{malformed}"
+    );
     // The world's time is not this machine's, so nobody knows what Alice has now.
     for more in [&[][..], &["--dry-run"], &["--json"]] {
         let unknown = create("0.000000001", more);

@@ -9,5 +9,6 @@ pub(crate) mod postgres;
 pub(crate) mod signer;
 pub(crate) mod solana_ledger;
 pub(crate) mod solana_line;
+pub(crate) mod tally;
 pub(crate) mod through;
 pub(crate) mod world;

@@ -20,7 +20,7 @@ use crate::harness::follower::{Follower, Kinds, Mode, network};
 use crate::harness::lanes::{full, given_seed, on_every_processor};
 use history::{Case, FINALITY_DEPTH, Outcome, WATCHED, differ, is_consistent};
 
-const PAIRS: usize = 40;
+const PAIRS: usize = 16;
 /// How far the cursor, and the traces, may be behind after one retry, while another endpoint is healthy.
 const BEHIND_MAX: u64 = 2;
 /// Large enough to be unusable. What is too large to be read at all, `huge` shows at the real process: here several
@@ -31,19 +31,23 @@ const AT_ONCE: usize = 8;
 
 #[test]
 fn no_single_fault_loses_or_invents_a_deposit() {
-    let mut cases = Vec::new();
+    let (mut all, mut seed) = (Vec::new(), 100);
     for mode in Mode::ALL {
         for fault in faults().into_iter().filter(|fault| matters(fault, mode)) {
-            cases.extend(with_and_without(vec![fault], mode, 100 + 20 * u64::try_from(cases.len()).unwrap()));
+            let cases = with_and_without(vec![fault], mode, seed);
+            seed += 20 * u64::try_from(cases.len()).unwrap();
+            all.push((fault, mode, cases));
         }
     }
-    let matrix = check(cases, "every single fault");
-    for fault in faults() {
-        for mode in Mode::ALL.into_iter().filter(|mode| matters(&fault, *mode)) {
-            let strikes = matrix.strikes.get(&(fault.name(), mode)).copied().unwrap_or_default();
-            println!("{:30} {:10} {strikes:5} strikes", fault.name(), mode.name());
-            assert!(strikes > 0, "{} never struck where a chain is read by {}", fault.name(), mode.name());
-        }
+    // Every second one in a bounded run: each is there in half of the commits.
+    let (kind, first, step) = if full() { ("full", 0, 1) } else { ("bounded", usize::from(given_seed() % 2 == 1), 2) };
+    let what = format!("{kind}: of {} single faults each {step}th from number {first}", all.len());
+    let taken: Vec<_> = all.into_iter().skip(first).step_by(step).collect();
+    let matrix = check(taken.iter().flat_map(|(.., cases)| cases.clone()).collect(), &what);
+    for (fault, mode, _) in taken {
+        let strikes = matrix.strikes.get(&(fault.name(), mode)).copied().unwrap_or_default();
+        println!("{:30} {:10} {strikes:5} strikes", fault.name(), mode.name());
+        assert!(strikes > 0, "{} never struck where a chain is read by {}", fault.name(), mode.name());
     }
     let Kinds { tokens, native, withdrawals, inner } = matrix.kinds;
     println!("{tokens} tokens, {native} native, {withdrawals} withdrawals, {inner} inside of transactions");

@@ -27,6 +27,7 @@ use rand::{RngExt, SeedableRng};
 use crate::harness::books::{FinalLeg, assert_settled, events, final_legs, unsettled};
 use crate::harness::lanes::{full, given_seed, on_every_processor};
 use crate::harness::postgres::{Engine, TestStore};
+use crate::harness::tally::Tally;
 use crate::harness::world::{CHAIN, FAILED_GRACE, TOKEN, World, address};
 use crate::past::rescan::execute;
 use crate::past::unexplained::entries;
@@ -49,40 +50,10 @@ const RETRIES: [&str; 3] = [
     "UPDATE balances_due SET unreported_us = NULL, unreported_assets = '', again_us = 0",
 ];
 
-/// How often each kind of thing happened, over all histories. Faults are counted when a call met them, lies when what
-/// was reported was not so.
-#[derive(Default, Debug)]
-struct Tally(BTreeMap<String, u64>);
-
-impl Tally {
-    fn count(&mut self, what: &str) {
-        self.add(what, 1);
-    }
-
-    fn add(&mut self, what: &str, times: u64) {
-        *self.0.entry(what.to_owned()).or_default() += times;
-    }
-
-    fn sum(tallies: Vec<Tally>) -> Tally {
-        let mut sum = Tally::default();
-        for (what, times) in tallies.into_iter().flat_map(|tally| tally.0) {
-            sum.add(&what, times);
-        }
-        sum
-    }
-
-    fn names(&self) -> Vec<&str> {
-        self.0.keys().map(String::as_str).collect()
-    }
-}
-
-impl std::fmt::Display for Tally {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|(what, times)| write!(f, "\n  {times:>10} {what}"))
-    }
-}
-
-/// All that has to happen in a full or bounded run, in the order of the alphabet.
+/// What a bounded run may have none of.
+const RARE: [&str; 3] = ["found by a rescan", "reorgs 12 deep, taken back at once", "unexplained balances"];
+/// All that has to happen in a full or bounded run, in the order of the alphabet. Faults are counted when a call met them,
+/// lies when what was reported was not so.
 const HAPPENS: [&str; 41] = [
     "balances read",
     "blocks",
@@ -156,7 +127,7 @@ const REPORT_EVERY: u64 = 1_000;
 
 #[test]
 fn random_histories_end_with_the_legs_of_the_final_chain_each_once() {
-    let (count, mode) = if full() { (100_000, "full") } else { (2_500, "bounded") };
+    let (count, mode) = if full() { (100_000, "full") } else { (1_000, "bounded") };
     let (begun, base) = (Instant::now(), given_seed());
     let seeds: Vec<u64> = ONCE_FAILED.into_iter().chain(base..base + count).collect();
     let done = AtomicU64::new(0);
@@ -174,12 +145,12 @@ fn random_histories_end_with_the_legs_of_the_final_chain_each_once() {
     });
     let tally = Tally::sum(tallies);
     println!("{mode}: {count} histories from seed {base} in {} s:{tally}", begun.elapsed().as_secs());
-    assert_eq!(tally.names(), HAPPENS, "each of these happens, and nothing else is counted");
+    tally.assert_happened(&HAPPENS, &RARE);
 }
 
 #[tokio::test]
 async fn random_histories_on_postgresql_too() {
-    let (count, mode) = if full() { (1_000, "full") } else { (50, "bounded") };
+    let (count, mode) = if full() { (1_000, "full") } else { (16, "bounded") };
     let mut tally = Tally::default();
     let shelf = Shelf::new(Engine::Postgres).await;
     let base = given_seed();

@@ -213,7 +213,7 @@ impl Line {
 }
 
 fn blocks() -> u64 {
-    if full() { 500 } else { 250 }
+    if full() { 500 } else { 120 }
 }
 
 /// Of how many recipients one is watched.

@@ -159,7 +159,7 @@ async fn refilled(world: &World, through: u64) -> BTreeMap<Vec<u8>, (U256, U256)
     let text = "SELECT d.sender, d.recipient, d.amount, d.block_number FROM sponsors AS s CROSS JOIN debits AS d CROSS JOIN blocks AS b \
                 WHERE s.is_treasury AND d.sender = s.address AND b.chain = d.chain AND b.hash = d.block_hash AND b.canonical \
                 ORDER BY d.leg_hash";
-    let given: Vec<(Vec<u8>, Vec<u8>, Vec<u8>, i64)> = rows(world.db(), text).await;
+    let given = rows::<(Vec<u8>, Vec<u8>, Vec<u8>, i64)>(world.db(), text).await;
     let mut refilled: BTreeMap<Vec<u8>, (U256, U256)> = BTreeMap::new();
     for (from, to, amount, _) in given.into_iter().filter(|(.., number)| u64::try_from(*number).unwrap() <= through) {
         let amount = U256::from_be_slice(&amount);

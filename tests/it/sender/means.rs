@@ -107,27 +107,6 @@ async fn t22_no_nonce_is_given_to_what_no_sponsor_can_pay_until_somebody_funds_o
     bench.close().await;
 }
 
-#[tokio::test]
-async fn what_a_sponsor_cannot_raise_is_carried_by_another() {
-    let mut bench = Bench::on(Engine::Sqlite, 2).await;
-    bench.settle().await;
-    bench.leave(0, GAS_COST).await;
-    bench.begin_anew().await;
-    let ids = [bench.accept(1, 1_000).await, bench.accept(2, 1_000).await];
-    bench.settle().await;
-    let by_poor = bench.sponsor(0);
-    let of_poor = |attempts: &[(Vec<u8>, i64, i64, String, Option<Vec<u8>>)]| {
-        attempts.iter().filter(|(of, ..)| of == by_poor.as_bytes()).count()
-    };
-    assert_eq!(of_poor(&bench.attempts().await), 1, "each carries one");
-    bench.world.chain.set_base_fee(DEAR);
-    for id in ids {
-        assert_eq!(bench.until_ended(id).await, State::Confirmed);
-    }
-    assert_eq!(of_poor(&bench.attempts().await), 1, "it owns too little for a higher offer");
-    bench.close().await;
-}
-
 /// 0.5 USD at 3,000 USD for one ETH, in wei.
 const HALF_A_USD: u128 = 166_666_666_666_666;
 const DEAR: u128 = 1_000_000_000_000;

@@ -1,6 +1,5 @@
 //! Money out on Solana, end to end: real programs, the real program with its signer. What was paid is read from the node.
 
-use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,9 +19,8 @@ use uuid::Uuid;
 use crate::solana::follower::{CHAIN, source};
 use crate::solana::programs::{MINT_BYTES, TOKEN, TOKEN_2022, Token};
 use crate::solana::stage::{PATIENCE, Stage, listed};
-use crate::stage::{Engine, Service, free_port};
+use crate::stage::{Engine, Service, free_port, make_keystore};
 
-const PASSPHRASE: &str = "correct horse battery staple";
 const SOL: u64 = 1_000_000_000;
 /// Of two signatures.
 const FEE: u64 = 10_000;
@@ -62,10 +60,7 @@ impl Bench {
         }
         let port = free_port();
         stage.listen(&format!("127.0.0.1:{port}"));
-        let path = stage.folder().join("passphrase");
-        std::fs::write(&path, PASSPHRASE).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        stage.ok(&["signer", "init", "keys", "--passphrase-file", "passphrase", "--print-words-without-asking"]);
+        make_keystore(stage.folder());
         let scopes = ["key", "create", "--name", "live", "--scope", "read", "--scope", "write", "--scope", "transfers"];
         let key = stage.ok(&scopes).trim().to_owned();
         stage.ok(&["identity", "add", "--identity", "house", "--type", "BUSINESS"]);
