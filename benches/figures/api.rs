@@ -22,12 +22,12 @@ use landfall::registry;
 use landfall::store::{Connection, Db, Engine, Reader, Tx, deposits};
 use landfall::time::{Clock, Timestamp};
 use landfall_chain::{Address, AssetId, Chain, SenderRule, TxId, TxLife, TxRef, U256};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::Size;
+use crate::caller::Caller;
 use crate::database::Place;
 
 pub(crate) const SERVE: &str = "serve-api";
@@ -69,7 +69,7 @@ async fn on(url: &str, deposits: u64, accounts: u64, size: Size) -> anyhow::Resu
     );
     db.close().await;
     let service = Service::start(url)?;
-    let mut caller = Caller { stream: TcpStream::connect(service.address).await?, key: key.reveal() };
+    let mut caller = Caller::new(service.address, &key.reveal()).await?;
     let pages = size.pick(100, 1_000, 1_000);
     let mut places = Places { deposits, accounts, next: 0 };
     let list = format!("/v2/crypto/deposits?account_id={WHALE}&limit=25");
@@ -108,7 +108,7 @@ async fn throughput(service: &Service, key: &str, paths: Vec<String>, size: Size
     let time = Duration::from_secs(size.pick(1, 10, 30));
     let mut asking = JoinSet::new();
     for place in 0..CALLERS {
-        let mut caller = Caller { stream: TcpStream::connect(service.address).await?, key: key.to_owned() };
+        let mut caller = Caller::new(service.address, key).await?;
         let (mut paths, begun) = (paths.clone(), Instant::now());
         let part = paths.len() / CALLERS * place;
         paths.rotate_left(part);
@@ -271,47 +271,6 @@ fn behind(cursor: &[u8], n: u64) -> String {
     bytes.extend((n * 1_000_000).to_be_bytes());
     bytes.extend([0; 16]);
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
-}
-
-/// A connection that is kept.
-struct Caller {
-    stream: TcpStream,
-    key: String,
-}
-
-impl Caller {
-    /// Asks again and again, and reports the times that 50 and 99 of 100 answers did not exceed.
-    async fn measure(&mut self, what: &str, paths: impl Iterator<Item = String>) -> anyhow::Result<()> {
-        let mut times = Vec::new();
-        for path in paths {
-            let begun = Instant::now();
-            self.get(&path).await?;
-            times.push(begun.elapsed());
-        }
-        times.sort_unstable();
-        let at = |share: usize| times[(times.len() * share).div_ceil(100).saturating_sub(1)].as_secs_f64() * 1_000.0;
-        println!("  {what}: p50 {:.2} ms, p99 {:.2} ms (goal < 10)", at(50), at(99));
-        Ok(())
-    }
-
-    /// The body of an answer, which must be a 200.
-    async fn get(&mut self, path: &str) -> anyhow::Result<Vec<u8>> {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {}\r\n\r\n", self.key);
-        self.stream.write_all(request.as_bytes()).await?;
-        let mut read = Vec::with_capacity(32 * 1024);
-        loop {
-            anyhow::ensure!(self.stream.read_buf(&mut read).await? > 0, "the connection ended");
-            let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-            let head = std::str::from_utf8(&read[..end])?;
-            anyhow::ensure!(head.starts_with("HTTP/1.1 200 "), "{path}: {}", String::from_utf8_lossy(&read));
-            let length =
-                head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-            let whole = end + 4 + length.map_or(0, |length: usize| length);
-            if read.len() >= whole {
-                return Ok(read.split_off(end + 4));
-            }
-        }
-    }
 }
 
 /// The process that answers, until it is dropped.

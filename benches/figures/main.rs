@@ -4,10 +4,11 @@
 //! alone. Figures that depend on the machine are reported as ratios of things measured in one run.
 //! `LANDFALL_BENCH=small` ends within some minutes in a debug build and shows that everything works;
 //! `LANDFALL_BENCH=full` watches 10,000,000 addresses. Names after `--` choose sections: `cargo bench --bench figures
-//! -- requests logs receipts memory head solana delivery api`. It judges nothing: a missed goal is for the reader to
-//! see.
+//! -- requests logs receipts memory head solana delivery api signing sending`. It judges nothing: a missed goal is for
+//! the reader to see.
 
 mod api;
+mod caller;
 mod cluster;
 mod database;
 mod delivery;
@@ -21,6 +22,8 @@ mod past;
 mod process;
 mod receipts;
 mod requests;
+mod sending;
+mod signing;
 mod solana;
 mod store;
 
@@ -83,8 +86,9 @@ fn main() -> anyhow::Result<()> {
     }
     let size = Size::of_environment()?;
     if words.is_empty() {
-        words =
-            ["requests", "logs", "receipts", "memory", "head", "solana", "delivery", "api"].map(str::to_owned).into();
+        words = ["requests", "logs", "receipts", "memory", "head", "solana", "delivery", "api", "signing", "sending"]
+            .map(str::to_owned)
+            .into();
     }
     let load = std::fs::read_to_string("/proc/loadavg")?;
     println!("size {size:?}, {} processors, load {}", std::thread::available_parallelism()?, load.trim());
@@ -102,6 +106,8 @@ fn main() -> anyhow::Result<()> {
             "head" => runtime.block_on(head::measure(size))?,
             "api" => runtime.block_on(api::measure(size))?,
             "delivery" => runtime.block_on(delivery::measure(size))?,
+            "signing" => runtime.block_on(signing::measure(size))?,
+            "sending" => runtime.block_on(sending::measure(size))?,
             other => anyhow::bail!("there is no section {other:?}"),
         }
     }

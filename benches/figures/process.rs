@@ -9,11 +9,16 @@ const TICK_MS: u64 = 10;
 
 /// User and system time of this process, to 10 ms: measure seconds.
 pub(crate) fn cpu() -> anyhow::Result<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    cpu_of(std::process::id())
+}
+
+/// The same of another process.
+pub(crate) fn cpu_of(process: u32) -> anyhow::Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The name of the program may hold anything; behind its bracket stand numbers.
-    let (_, fields) = stat.rsplit_once(") ").context("/proc/self/stat has another form")?;
+    let (_, fields) = stat.rsplit_once(") ").context("/proc/PID/stat has another form")?;
     let fields: Vec<&str> = fields.split(' ').collect();
-    let ticks = |at: usize| fields.get(at).context("/proc/self/stat is short")?.parse::<u64>().context("no number");
+    let ticks = |at: usize| fields.get(at).context("/proc/PID/stat is short")?.parse::<u64>().context("no number");
     Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * TICK_MS))
 }
 
