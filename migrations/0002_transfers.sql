@@ -332,8 +332,11 @@ CREATE TABLE marks (
     amount {{blob}},
     -- The payer's key is ours, no transfer of the key was on record when the block was, and no sender has noticed it yet.
     is_unknown BOOLEAN NOT NULL,
+    -- A tier of the network, or an operator, calls its block final for this payment before it is final for all.
+    is_granted BOOLEAN NOT NULL,
     PRIMARY KEY (chain, block_hash, tx_id, payer, intent_key, asset)
 );
+CREATE INDEX marks_granted ON marks (chain, block_number) WHERE is_granted;
 CREATE INDEX marks_intent ON marks (chain, payer, intent_key);
 CREATE INDEX marks_unknown ON marks (chain, block_hash) WHERE is_unknown;
 

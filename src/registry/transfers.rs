@@ -313,7 +313,8 @@ mod tests {
             gas: GasCurrency { symbol: "ETH".to_owned(), decimals: 18, first_cost: U256::ONE },
         };
         let block = BlockRef { number: 1, hash: BlockHash([1; 32]) };
-        let seen = |asset, effect| Seen { tx: TxId::Evm([2; 32]), asset, effect, block, is_alone: false };
+        let seen =
+            |asset, effect| Seen { tx: TxId::Evm([2; 32]), asset, effect, block, is_alone: false, is_granted: false };
         let paid = Effect::Paid { destination, amount };
         let other = AssetId::Token(Address::Evm([8; 20]));
         assert_eq!(shows(&order, &[]), None);

@@ -38,7 +38,7 @@ impl<C: PayingChain> Sender<C> {
         let corroborated = self.corroborate(&open, now).await;
         let seen = |open: &Open| Reached { finalized: open.finalized, now };
         let is_new = |of: &OpenTransfer| !found(of, seen(&open), &corroborated).is_empty();
-        if !open.transfers.iter().any(is_new) {
+        if !open.transfers.iter().any(is_new) && !self.is_unbooked(open.finalized).await? {
             return Ok(0);
         }
         let mut tx = self.begin(now).await?;
@@ -54,6 +54,18 @@ impl<C: PayingChain> Sender<C> {
         }
         self.commit(tx, now).await?;
         Ok(changed)
+    }
+
+    /// Whether something in a final block is to be booked: of what a tier confirmed, or of what landed behind its transfer's
+    /// end.
+    async fn is_unbooked(&mut self, finalized: Option<(BlockRef, Timestamp)>) -> Result<bool, StoreError> {
+        let Some((BlockRef { number, .. }, _)) = finalized.filter(|(at, _)| self.booked_through != Some(at.number))
+        else {
+            return Ok(false);
+        };
+        let landed = gas_ledger::landed(&mut self.db.read().await?, self.network.chain, number, 1).await?;
+        self.booked_through = landed.is_empty().then_some(number);
+        Ok(!landed.is_empty())
     }
 
     /// The payments in final blocks that one endpoint alone had reported, and that as many as must agree report by now.
@@ -118,7 +130,7 @@ fn found(of: &OpenTransfer, Reached { finalized, now }: Reached, corroborated: &
             found.push(seen(Evidence::Included));
         }
         let is_believed = !payment.is_alone || corroborated.contains(&(of.transfer.id, payment.block));
-        if is_final(payment.block.number) && is_believed {
+        if (payment.is_granted || is_final(payment.block.number)) && is_believed {
             found.push(seen(Evidence::Final));
         }
         return found;

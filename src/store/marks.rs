@@ -9,7 +9,7 @@ use sqlx::FromRow;
 
 use crate::store::deposits::{address, amount_bytes, amount_of};
 use crate::store::movements::tx_id;
-use crate::store::sql::{execute, fetch_all, statements};
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::wallets::name as family_name;
 use crate::store::{Connection, StoreError, Tx, hash, int, parsed, uint};
 use crate::transfer::{Transfer, TransferId};
@@ -23,11 +23,13 @@ pub struct Seen {
     pub block: BlockRef,
     /// One endpoint alone reported the block, and no root covers it.
     pub is_alone: bool,
+    /// A tier, or an operator, calls its block final for this payment.
+    pub is_granted: bool,
 }
 
 statements! {
-    INSERT = "INSERT INTO marks (chain, block_hash, block_number, tx_id, payer, intent_key, asset, effect, destination, amount, is_unknown) \
-              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+    INSERT = "INSERT INTO marks (chain, block_hash, block_number, tx_id, payer, intent_key, asset, effect, destination, amount, is_granted, is_unknown) \
+              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, false, \
               EXISTS (SELECT 1 FROM wallets WHERE family = $11 AND address = $5) \
               AND NOT EXISTS (SELECT 1 FROM transfers WHERE chain = $1 AND source = $5 AND intent_key = $6)) \
               ON CONFLICT (chain, block_hash, tx_id, payer, intent_key, asset) DO NOTHING";
@@ -38,13 +40,24 @@ statements! {
                FROM marks AS m JOIN blocks AS b ON b.chain = m.chain AND b.hash = m.block_hash \
                WHERE m.chain = $1 AND m.is_unknown AND b.canonical ORDER BY m.block_number LIMIT $2";
     NOTICED = "UPDATE marks SET is_unknown = false WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4 AND is_unknown";
-    OF_UNFINISHED = "SELECT t.id, m.tx_id, m.asset, m.effect, m.destination, m.amount, m.block_number, m.block_hash, b.proof \
+    OF_UNFINISHED = "SELECT t.id, m.tx_id, m.asset, m.effect, m.destination, m.amount, m.block_number, m.block_hash, m.is_granted, b.proof \
                      FROM transfers AS t JOIN marks AS m ON m.chain = t.chain AND m.payer = t.source AND m.intent_key = t.intent_key \
                      JOIN blocks AS b ON b.chain = m.chain AND b.hash = m.block_hash \
                      WHERE t.chain = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') AND b.canonical ORDER BY m.block_number";
+    GRANTABLE = "SELECT m.block_number, m.block_hash, m.tx_id, m.payer, m.intent_key, t.asset, t.amount \
+                 FROM transfers AS t JOIN marks AS m ON m.chain = t.chain AND m.payer = t.source AND m.intent_key = t.intent_key \
+                 JOIN blocks AS b ON b.chain = m.chain AND b.hash = m.block_hash \
+                 WHERE t.chain = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') AND m.effect = 'paid' AND NOT m.is_granted \
+                 AND b.canonical ORDER BY m.block_number";
+    GRANT = "UPDATE marks SET is_granted = true WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4 AND intent_key = $5 \
+             AND effect = 'paid'";
+    GRANTED_ABOVE = "SELECT COUNT(*), MAX(m.block_number) FROM marks AS m \
+                     JOIN blocks AS b ON b.chain = m.chain AND b.hash = m.block_hash \
+                     JOIN transfers AS t ON t.chain = m.chain AND t.source = m.payer AND t.intent_key = m.intent_key \
+                     WHERE m.chain = $1 AND m.is_granted AND m.block_number > $2 AND b.canonical AND t.status = 'CONFIRMED'";
     IN_BLOCK = "SELECT tx_id, payer, intent_key, asset FROM marks WHERE chain = $1 AND block_hash = $2";
     REMOVE = "DELETE FROM marks WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4 AND intent_key = $5 AND asset = $6";
-    OF_INTENT = "SELECT m.tx_id, m.asset, m.effect, m.destination, m.amount, m.block_number, m.block_hash, b.proof, b.canonical \
+    OF_INTENT = "SELECT m.tx_id, m.asset, m.effect, m.destination, m.amount, m.block_number, m.block_hash, m.is_granted, b.proof, b.canonical \
                  FROM marks AS m JOIN blocks AS b ON b.chain = m.chain AND b.hash = m.block_hash \
                  WHERE m.chain = $1 AND m.payer = $2 AND m.intent_key = $3 ORDER BY m.block_number";
 }
@@ -71,6 +84,7 @@ struct Row {
     amount: Option<Vec<u8>>,
     block_number: i64,
     block_hash: Vec<u8>,
+    is_granted: bool,
     proof: String,
 }
 
@@ -111,6 +125,53 @@ pub async fn insert(tx: &mut Tx, chain: Chain, block: &BlockRef, mark: &Mark) ->
         family_name(payer.family())
     )
     .map(drop)
+}
+
+/// A payment of an unfinished transfer in a canonical block, which nobody calls final yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grantable {
+    pub block: BlockRef,
+    pub tx: TxId,
+    pub payer: Address,
+    pub key: IntentKey,
+    /// What the transfer pays.
+    pub asset: AssetId,
+    /// In base units.
+    pub amount: U256,
+}
+
+/// The payments in canonical blocks of transfers that are not terminal, and that are not granted; the lowest block first.
+pub async fn grantable(connection: &mut impl Connection, chain: Chain) -> Result<Vec<Grantable>, StoreError> {
+    type Row = (i64, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
+    let grantable = |(number, bytes, tx, payer, key, asset, amount): Row| {
+        Ok(Grantable {
+            block: BlockRef { number: uint("block number", number)?, hash: BlockHash(hash("block hash", &bytes)?) },
+            tx: tx_id(&tx)?,
+            payer: address("payer", &payer)?,
+            key: intent_key(&key)?,
+            asset: AssetId::from_bytes(&asset).map_err(|error| StoreError::inconsistent("asset", error))?,
+            amount: amount_of(&amount)?,
+        })
+    };
+    fetch_all!(connection, Row, GRANTABLE, chain.name())?.into_iter().map(grantable).collect()
+}
+
+/// Records that the payment's block is final for it.
+pub async fn grant(tx: &mut Tx, chain: Chain, of: &Grantable) -> Result<(), StoreError> {
+    let Grantable { block, tx: id, payer, key, .. } = of;
+    execute!(tx, GRANT, chain.name(), &block.hash.0[..], id.as_bytes(), payer.as_bytes(), &key.0[..]).map(drop)
+}
+
+/// How many CONFIRMED transfers are paid in canonical blocks above `number` that are final for them alone, and the highest
+/// of these blocks.
+pub async fn granted_above(
+    connection: &mut impl Connection,
+    chain: Chain,
+    number: u64,
+) -> Result<(u64, Option<u64>), StoreError> {
+    let row = fetch_optional!(connection, (i64, Option<i64>), GRANTED_ABOVE, chain.name(), int(number))?;
+    let (count, highest) = row.unwrap_or_default();
+    Ok((uint("count", count)?, highest.map(|number| uint("block number", number)).transpose()?))
 }
 
 /// At most `limit` marks of keys of ours that no transfer on record explained, and that nobody has noticed; the lowest
@@ -181,7 +242,8 @@ impl Row {
         let asset = AssetId::from_bytes(&self.asset).map_err(|error| StoreError::inconsistent("asset", error))?;
         let effect = effect_of(&self.effect, self.destination, self.amount)?;
         let is_alone = self.proof == Proof::OneEndpoint.name();
-        Ok(Seen { tx: tx_id(&self.tx_id)?, asset, effect, block, is_alone })
+        let is_granted = self.is_granted;
+        Ok(Seen { tx: tx_id(&self.tx_id)?, asset, effect, block, is_alone, is_granted })
     }
 }
 

@@ -24,8 +24,8 @@ pub enum TickError {
     )]
     DeepReorg { chain: Chain, oldest: u64 },
     #[error(
-        "{chain}: {replaced} (the fork point is block {fork_point}); {confirmed} confirmed deposits stand above it. Nothing \
-         was changed and nothing more will be confirmed. Compare with an independent node; then either `landfall chain \
+        "{chain}: {replaced} (the fork point is block {fork_point}); {confirmed} confirmed deposits and \
+         transfers stand above it. Nothing was changed and nothing more will be confirmed. Compare with an independent node; then either `landfall chain \
          resume {chain}`, when the nodes were wrong, or `landfall chain override {chain} accept-reorg`: what is CONFIRMED \
          stays so"
     )]

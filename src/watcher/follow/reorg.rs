@@ -11,7 +11,7 @@ use crate::incident::IncidentKind;
 use crate::overrides::{Override, Overrides};
 use crate::store::cursors::{self, Cursor};
 use crate::store::{
-    Connection, StoreError, Tx, accounts, audit, balances, deposits, incidents, native_settings, overrides,
+    Connection, StoreError, Tx, accounts, audit, balances, deposits, incidents, marks, native_settings, overrides,
 };
 use crate::time::Timestamp;
 use crate::watcher::read::FINAL_BLOCKS_KEPT;
@@ -29,7 +29,7 @@ const EMPTY_READS_MAX: usize = 100;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Guard {
     replaced: Replaced,
-    /// How many CONFIRMED deposits stand above the fork point.
+    /// How many CONFIRMED deposits and transfers stand above the fork point.
     confirmed: u64,
 }
 
@@ -170,6 +170,8 @@ impl<S: BlockSource> Watcher<S> {
     ) -> Result<Option<Guard>, StoreError> {
         let finalized = Cursor::load(connection, self.chain()).await?.finalized;
         let (confirmed, highest) = deposits::confirmed_above(connection, self.chain(), fork_point.number).await?;
+        let (paid, highest_paid) = marks::granted_above(connection, self.chain(), fork_point.number).await?;
+        let (confirmed, highest) = (confirmed + paid, highest.max(highest_paid));
         let is_final = finalized.filter(|finalized| finalized.number > fork_point.number).map(Replaced::Final);
         Ok(is_final.or(highest.map(Replaced::Confirmed)).map(|replaced| Guard { replaced, confirmed }))
     }

@@ -1,16 +1,17 @@
-//! What may be confirmed above the block that is final for all: what fits a tier of the network, and what an operator
-//! declared final. Each needs a block on our own chain. What only a trace shows may be confirmed here once a second
-//! witness corroborates it.
+//! What may be confirmed above the block that is final for all, deposits and payments of transfers: what fits a tier of the
+//! network, and what an operator declared final. Each needs a block on our own chain. What only a trace shows may be
+//! confirmed here once a second witness corroborates it.
 
 use landfall_chain::{AssetId, BlockRef, Tier, Tip, U256};
 
 use crate::overrides::Overrides;
 use crate::store::Reader;
-use crate::store::cursors;
+use crate::store::cursors::{self, Cursor};
 use crate::store::deposits::{self, Fits, Settleable};
-use crate::store::witnesses;
+use crate::store::{marks, witnesses};
 use crate::watcher::TickError;
 use crate::watcher::books::Books;
+use crate::watcher::settle::verdict::is_ours;
 
 /// A deposit that may be confirmed, and by which grant, if its block is not final for all.
 #[derive(Debug)]
@@ -39,31 +40,85 @@ impl<S> Books<S> {
         limit: u32,
     ) -> Result<Vec<Due>, TickError> {
         let from = above.map_or(0, |block| block.number);
-        let mut due = Vec::new();
-        let tiers = &self.network.finality.tiers;
+        let mut due: Vec<Due> = Vec::new();
+        for (fits, grant) in self.grants(reader, at, tip, orders, from).await? {
+            let through = grant.through.number;
+            // Traces show nothing but the native currency.
+            let inside = fits.unwrap_or(Fits { asset: AssetId::Native, least: U256::ZERO, most: U256::MAX });
+            let mut found = match fits {
+                Some(fits) => deposits::settleable_by_tier(reader, self.chain(), &fits, (from, through), limit).await?,
+                None => deposits::settleable(reader, self.chain(), (from + 1, through), limit).await?,
+            };
+            found.extend(witnesses::borne_out(reader, self.chain(), &inside, (from, through), limit).await?);
+            let known: Vec<_> = due.iter().map(|due| due.settleable.deposit.id).collect();
+            let more = found.into_iter().filter(|found| fits.is_some() || !known.contains(&found.deposit.id));
+            due.extend(more.map(|settleable| Due { settleable, grant: Some(grant.clone()) }));
+        }
+        Ok(due)
+    }
+
+    /// Records which payments of transfers above `above`, the block that is final for all, are final for themselves.
+    pub(in crate::watcher) async fn grant_payments(
+        &self,
+        at: &BlockRef,
+        tip: &Tip,
+        orders: &Overrides,
+        above: Option<BlockRef>,
+    ) -> Result<(), TickError> {
+        let (chain, from) = (self.chain(), above.map_or(0, |block| block.number));
+        if self.network.finality.tiers.is_empty() && orders.confirm.is_none() {
+            return Ok(());
+        }
+        let mut reader = self.db.read().await?;
+        let payments = marks::grantable(&mut reader, chain).await?;
+        if payments.is_empty() {
+            return Ok(());
+        }
+        let grants = self.grants(&mut reader, at, tip, orders, from).await?;
+        drop(reader);
+        let granted = payments.iter().filter_map(|of| {
+            let is_within = |through: &BlockRef| of.block.number > from && of.block.number <= through.number;
+            let is_for = |fits: &Fits| fits.asset == of.asset && (fits.least..=fits.most).contains(&of.amount);
+            let grant =
+                grants.iter().find(|(fits, grant)| is_within(&grant.through) && fits.as_ref().is_none_or(is_for));
+            grant.map(|(_, grant)| (of, grant.through))
+        });
+        let granted: Vec<_> = granted.collect();
+        if granted.is_empty() {
+            return Ok(());
+        }
+        let mut tx = self.db.begin().await?;
+        // No block is disconnected before the end of the transaction.
+        Cursor::lock(&mut tx, chain).await?;
+        for (of, through) in granted {
+            if is_ours(&mut tx, chain, &of.block).await? && is_ours(&mut tx, chain, &through).await? {
+                marks::grant(&mut tx, chain, of).await?;
+            }
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// What is final above `from`, by a tier for what fits it, and by an operator for everything.
+    async fn grants(
+        &self,
+        reader: &mut Reader,
+        at: &BlockRef,
+        tip: &Tip,
+        orders: &Overrides,
+        from: u64,
+    ) -> Result<Vec<(Option<Fits>, Grant)>, TickError> {
+        let (tiers, mut grants) = (&self.network.finality.tiers, Vec::new());
         for (index, through) in tip.tiers.iter().enumerate().take(tiers.len()) {
             let Some(through) = self.ours(reader, at, *through, from).await? else { continue };
-            let Some(fits) = fits(tiers, index) else { continue };
-            let range = (from, through.number);
-            let mut found = deposits::settleable_by_tier(reader, self.chain(), &fits, range, limit).await?;
-            found.extend(witnesses::borne_out(reader, self.chain(), &fits, range, limit).await?);
-            let grant = Grant { through, reason: None };
-            due.extend(found.into_iter().map(|settleable| Due { settleable, grant: Some(grant.clone()) }));
+            let fits = fits(tiers, index);
+            grants.extend(fits.map(|fits| (Some(fits), Grant { through, reason: None })));
         }
         if let Some((through, reason)) = &orders.confirm
             && let Some(through) = self.ours(reader, at, Some(*through), from).await?
         {
-            let range = (from + 1, through.number);
-            let mut found = deposits::settleable(reader, self.chain(), range, limit).await?;
-            // Traces show nothing but the native currency.
-            let inside = Fits { asset: AssetId::Native, least: U256::ZERO, most: U256::MAX };
-            found.extend(witnesses::borne_out(reader, self.chain(), &inside, (from, through.number), limit).await?);
-            let grant = Grant { through, reason: Some(reason.clone()) };
-            let known: Vec<_> = due.iter().map(|due: &Due| due.settleable.deposit.id).collect();
-            let more = found.into_iter().filter(|found| !known.contains(&found.deposit.id));
-            due.extend(more.map(|settleable| Due { settleable, grant: Some(grant.clone()) }));
+            grants.push((None, Grant { through, reason: Some(reason.clone()) }));
         }
-        Ok(due)
+        Ok(grants)
     }
 
     /// The block, if it is above `from` and canonical on our chain. `None` if our chain does not reach it yet or has

@@ -24,6 +24,7 @@ mod reports;
 mod restore;
 mod sponsors;
 mod sweeps;
+mod tiers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
