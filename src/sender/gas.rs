@@ -31,7 +31,10 @@ impl<C: PayingChain> Sender<C> {
         let (network, mut reader) = (self.network.clone(), self.db.read().await?);
         let finalized = Cursor::load(&mut reader, network.chain).await?.finalized;
         let is_booked = match finalized {
-            Some(at) => gas_ledger::landed(&mut reader, network.chain, at.number, 1).await?.is_empty(),
+            Some(at) => {
+                gas_ledger::landed(&mut reader, network.chain, at.number, 1).await?.is_empty()
+                    && marks::granted_through(&mut reader, network.chain, at.number).await?.is_none()
+            }
             None => true,
         };
         let is_priced = !may_be_priced(&mut reader, &network).await?;
@@ -43,6 +46,13 @@ impl<C: PayingChain> Sender<C> {
         // None is disconnected, and none becomes final, before the end of the transaction.
         let finalized = Cursor::lock(&mut tx, network.chain).await?.finalized;
         book(&mut tx, &network, finalized.map(|at| at.number), now).await?;
+        if let Some(BlockRef { number, .. }) = finalized {
+            // What was CONFIRMED before its block was final for all.
+            for id in marks::granted_through(&mut tx, network.chain, number).await?.unwrap_or_default() {
+                gas_ledger::release(&mut tx, id, now).await?;
+            }
+            marks::fulfil(&mut tx, network.chain, number).await?;
+        }
         price_waiting(&mut tx, &network, now).await?;
         Ok(self.commit(tx, now).await?)
     }

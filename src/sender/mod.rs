@@ -104,8 +104,6 @@ pub struct Sender<C> {
     owned_is_new: bool,
     /// What the chain then took of a usual transaction on top of gas.
     surcharge: U256,
-    /// Up to which final block everything that landed is known to be booked.
-    booked_through: Option<u64>,
     keys: Keys,
     readings: Readings,
     /// Which guards are left alone. To forget it costs requests and fees only.
@@ -186,7 +184,6 @@ impl<C: PayingChain> Sender<C> {
             owned,
             owned_is_new: false,
             surcharge,
-            booked_through: None,
             keys,
             readings,
             reclaims,

@@ -203,7 +203,10 @@ impl<C: PayingChain> Sender<C> {
         };
         match due {
             Due::Anew if !bounds.allows(first) => Some("to carry it may cost more than max_cost_usd"),
-            Due::Anew if first.max_fee < market.base_fee => Some("the base fee is more than max_fee_gwei"),
+            // A cancellation replaces what is pooled, so it is offered all that may be.
+            Due::Anew if first.max_fee < market.base_fee && !matches!(load, Load::Cancellation(_)) => {
+                Some("the base fee is more than max_fee_gwei")
+            }
             Due::Anew if !is_able => {
                 Some("who would pay for it owns less than it may cost, or is not to pay now: fund it")
             }

@@ -38,7 +38,7 @@ impl<C: PayingChain> Sender<C> {
         let corroborated = self.corroborate(&open, now).await;
         let seen = |open: &Open| Reached { finalized: open.finalized, now };
         let is_new = |of: &OpenTransfer| !found(of, seen(&open), &corroborated).is_empty();
-        if !open.transfers.iter().any(is_new) && !self.is_unbooked(open.finalized).await? {
+        if !open.transfers.iter().any(is_new) {
             return Ok(0);
         }
         let mut tx = self.begin(now).await?;
@@ -54,18 +54,6 @@ impl<C: PayingChain> Sender<C> {
         }
         self.commit(tx, now).await?;
         Ok(changed)
-    }
-
-    /// Whether something in a final block is to be booked: of what a tier confirmed, or of what landed behind its transfer's
-    /// end.
-    async fn is_unbooked(&mut self, finalized: Option<(BlockRef, Timestamp)>) -> Result<bool, StoreError> {
-        let Some((BlockRef { number, .. }, _)) = finalized.filter(|(at, _)| self.booked_through != Some(at.number))
-        else {
-            return Ok(false);
-        };
-        let landed = gas_ledger::landed(&mut self.db.read().await?, self.network.chain, number, 1).await?;
-        self.booked_through = landed.is_empty().then_some(number);
-        Ok(!landed.is_empty())
     }
 
     /// The payments in final blocks that one endpoint alone had reported, and that as many as must agree report by now.
@@ -201,7 +189,9 @@ pub(super) async fn apply(
         };
         transfers::change(tx, &before, &after, (evidence.name(), *block)).await?;
         if state.status().is_terminal() {
-            gas_ledger::release(tx, after.id, now).await?;
+            if !is_early(tx, &after, *block).await? {
+                gas_ledger::release(tx, after.id, now).await?;
+            }
             if after.is_by_delegate() {
                 clearings::want(tx, after.chain, &after.source, after.id, now).await?;
             }
@@ -217,6 +207,14 @@ pub(super) async fn apply(
         before = after;
     }
     Ok((before.version != transfer.version).then_some(before))
+}
+
+/// Whether it is CONFIRMED in a block that is not final for all: its hold stands for its cost until that is booked
+/// (`Sender::keep_books`).
+async fn is_early(tx: &mut Tx, transfer: &Transfer, block: Option<BlockRef>) -> Result<bool, StoreError> {
+    let Some(block) = block.filter(|_| transfer.state == State::Confirmed) else { return Ok(false) };
+    let finalized = Cursor::load(tx, transfer.chain).await?.finalized;
+    Ok(finalized.is_none_or(|finalized| finalized.number < block.number))
 }
 
 /// The block that included it last.

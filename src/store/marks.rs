@@ -12,7 +12,7 @@ use crate::store::movements::tx_id;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::wallets::name as family_name;
 use crate::store::{Connection, StoreError, Tx, hash, int, parsed, uint};
-use crate::transfer::{Transfer, TransferId};
+use crate::transfer::{Transfer, TransferId, TransferStatus};
 
 /// A mark in a canonical block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,13 +44,17 @@ statements! {
                      FROM transfers AS t JOIN marks AS m ON m.chain = t.chain AND m.payer = t.source AND m.intent_key = t.intent_key \
                      JOIN blocks AS b ON b.chain = m.chain AND b.hash = m.block_hash \
                      WHERE t.chain = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') AND b.canonical ORDER BY m.block_number";
-    GRANTABLE = "SELECT m.block_number, m.block_hash, m.tx_id, m.payer, m.intent_key, t.asset, t.amount \
-                 FROM transfers AS t JOIN marks AS m ON m.chain = t.chain AND m.payer = t.source AND m.intent_key = t.intent_key \
-                 JOIN blocks AS b ON b.chain = m.chain AND b.hash = m.block_hash \
-                 WHERE t.chain = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') AND m.effect = 'paid' AND NOT m.is_granted \
-                 AND b.canonical ORDER BY m.block_number";
+    GRANTABLE = "SELECT t.id, m.block_number, m.block_hash, m.tx_id, m.payer, m.intent_key, t.asset, t.amount \
+                 FROM transfers AS t CROSS JOIN marks AS m CROSS JOIN blocks AS b \
+                 WHERE t.chain = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') AND t.created_us > 0 \
+                 AND m.chain = t.chain AND m.payer = t.source AND m.intent_key = t.intent_key AND m.effect = 'paid' \
+                 AND NOT m.is_granted AND b.chain = m.chain AND b.hash = m.block_hash AND b.canonical ORDER BY m.block_number";
     GRANT = "UPDATE marks SET is_granted = true WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4 AND intent_key = $5 \
              AND effect = 'paid'";
+    WITHDRAW = "UPDATE marks SET is_granted = false WHERE chain = $1 AND is_granted AND block_number > $2";
+    GRANTED_THROUGH = "SELECT t.id, t.status FROM marks AS m CROSS JOIN transfers AS t WHERE m.chain = $1 AND m.is_granted \
+                       AND m.block_number <= $2 AND t.chain = m.chain AND t.source = m.payer AND t.intent_key = m.intent_key";
+    FULFIL = "UPDATE marks SET is_granted = false WHERE chain = $1 AND is_granted AND block_number <= $2";
     GRANTED_ABOVE = "SELECT COUNT(*), MAX(m.block_number) FROM marks AS m \
                      JOIN blocks AS b ON b.chain = m.chain AND b.hash = m.block_hash \
                      JOIN transfers AS t ON t.chain = m.chain AND t.source = m.payer AND t.intent_key = m.intent_key \
@@ -130,6 +134,7 @@ pub async fn insert(tx: &mut Tx, chain: Chain, block: &BlockRef, mark: &Mark) ->
 /// A payment of an unfinished transfer in a canonical block, which nobody calls final yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grantable {
+    pub transfer: TransferId,
     pub block: BlockRef,
     pub tx: TxId,
     pub payer: Address,
@@ -142,9 +147,10 @@ pub struct Grantable {
 
 /// The payments in canonical blocks of transfers that are not terminal, and that are not granted; the lowest block first.
 pub async fn grantable(connection: &mut impl Connection, chain: Chain) -> Result<Vec<Grantable>, StoreError> {
-    type Row = (i64, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
-    let grantable = |(number, bytes, tx, payer, key, asset, amount): Row| {
+    type Row = (String, i64, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
+    let grantable = |(id, number, bytes, tx, payer, key, asset, amount): Row| {
         Ok(Grantable {
+            transfer: parsed("transfer id", &id)?,
             block: BlockRef { number: uint("block number", number)?, hash: BlockHash(hash("block hash", &bytes)?) },
             tx: tx_id(&tx)?,
             payer: address("payer", &payer)?,
@@ -160,6 +166,29 @@ pub async fn grantable(connection: &mut impl Connection, chain: Chain) -> Result
 pub async fn grant(tx: &mut Tx, chain: Chain, of: &Grantable) -> Result<(), StoreError> {
     let Grantable { block, tx: id, payer, key, .. } = of;
     execute!(tx, GRANT, chain.name(), &block.hash.0[..], id.as_bytes(), payer.as_bytes(), &key.0[..]).map(drop)
+}
+
+/// Takes back what was granted above block `number`: what is connected there next is granted anew.
+pub async fn withdraw(tx: &mut Tx, chain: Chain, number: u64) -> Result<(), StoreError> {
+    execute!(tx, WITHDRAW, chain.name(), int(number)).map(drop)
+}
+
+/// The CONFIRMED transfers whose payment was granted, in blocks up to the final block `number`; `None` if nothing was.
+pub async fn granted_through(
+    connection: &mut impl Connection,
+    chain: Chain,
+    number: u64,
+) -> Result<Option<Vec<TransferId>>, StoreError> {
+    let rows = fetch_all!(connection, (String, String), GRANTED_THROUGH, chain.name(), int(number))?;
+    let is_any = !rows.is_empty();
+    let confirmed = rows.into_iter().filter(|(_, status)| status == TransferStatus::Confirmed.name());
+    let ids: Result<_, StoreError> = confirmed.map(|(id, _)| parsed("transfer id", &id)).collect();
+    ids.map(|ids| is_any.then_some(ids))
+}
+
+/// Ends what was granted up to the final block `number`: it is final for all.
+pub async fn fulfil(tx: &mut Tx, chain: Chain, number: u64) -> Result<(), StoreError> {
+    execute!(tx, FULFIL, chain.name(), int(number)).map(drop)
 }
 
 /// How many CONFIRMED transfers are paid in canonical blocks above `number` that are final for them alone, and the highest

@@ -154,6 +154,7 @@ impl<S: BlockSource> Watcher<S> {
     ) -> Result<(), TickError> {
         Cursor::shift(&mut tx, self.chain(), at, fork_point).await?;
         let depth = cursors::disconnect(&mut tx, self.chain(), fork_point).await?;
+        marks::withdraw(&mut tx, self.chain(), fork_point.number).await?;
         accounts::lower_from(&mut tx, self.chain(), fork_point.number + 1).await?;
         native_settings::lower(&mut tx, self.chain(), fork_point.number + 1).await?;
         tx.commit().await?;

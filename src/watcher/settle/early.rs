@@ -8,10 +8,11 @@ use crate::overrides::Overrides;
 use crate::store::Reader;
 use crate::store::cursors::{self, Cursor};
 use crate::store::deposits::{self, Fits, Settleable};
-use crate::store::{marks, witnesses};
+use crate::store::{audit, marks, witnesses};
+use crate::time::Timestamp;
 use crate::watcher::TickError;
 use crate::watcher::books::Books;
-use crate::watcher::settle::verdict::is_ours;
+use crate::watcher::settle::verdict::{audited, is_ours};
 
 /// A deposit that may be confirmed, and by which grant, if its block is not final for all.
 #[derive(Debug)]
@@ -64,6 +65,7 @@ impl<S> Books<S> {
         tip: &Tip,
         orders: &Overrides,
         above: Option<BlockRef>,
+        now: Timestamp,
     ) -> Result<(), TickError> {
         let (chain, from) = (self.chain(), above.map_or(0, |block| block.number));
         if self.network.finality.tiers.is_empty() && orders.confirm.is_none() {
@@ -81,7 +83,7 @@ impl<S> Books<S> {
             let is_for = |fits: &Fits| fits.asset == of.asset && (fits.least..=fits.most).contains(&of.amount);
             let grant =
                 grants.iter().find(|(fits, grant)| is_within(&grant.through) && fits.as_ref().is_none_or(is_for));
-            grant.map(|(_, grant)| (of, grant.through))
+            grant.map(|(_, grant)| (of, grant))
         });
         let granted: Vec<_> = granted.collect();
         if granted.is_empty() {
@@ -90,9 +92,14 @@ impl<S> Books<S> {
         let mut tx = self.db.begin().await?;
         // No block is disconnected before the end of the transaction.
         Cursor::lock(&mut tx, chain).await?;
-        for (of, through) in granted {
-            if is_ours(&mut tx, chain, &of.block).await? && is_ours(&mut tx, chain, &through).await? {
-                marks::grant(&mut tx, chain, of).await?;
+        for (of, Grant { through, reason }) in granted {
+            if !is_ours(&mut tx, chain, &of.block).await? || !is_ours(&mut tx, chain, through).await? {
+                continue;
+            }
+            marks::grant(&mut tx, chain, of).await?;
+            if let Some(reason) = reason {
+                let what = format!("the payment of transfer {} in block {}", of.transfer, of.block);
+                audit::append(&mut tx, &audited(chain, "confirmed_by_override", what, reason, now)).await?;
             }
         }
         Ok(tx.commit().await?)

@@ -63,7 +63,7 @@ impl<S: BlockSource> Watcher<S> {
             None => Vec::new(),
         };
         drop(reader);
-        self.grant_payments(at, tip, orders, finalized).await?;
+        self.grant_payments(at, tip, orders, finalized, now).await?;
 
         let list_is_cut = u32::try_from(due.len()).is_ok_and(|count| count >= TICK_DEPOSITS_MAX);
         let mut by_block: BTreeMap<u64, OfBlock> = BTreeMap::new();

@@ -111,7 +111,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 81] = [
+const HOT: [(&str, &str); 86] = [
     ("attempts::OF_CLEARING", "INDEX transfer_attempts_transfer"),
     ("clearings::WANTED", "INDEX transfers_unfinished"),
     ("clearings::TUPLES", "SEARCH c USING"),
@@ -196,6 +196,11 @@ const HOT: [(&str, &str); 81] = [
     ("endpoints::RELEASE_AGAIN", "INDEX deliveries_queue"),
     ("accounts::WATCHED_SINCE", "INDEX sponsors_watched"),
     ("marks::UNKNOWN", "INDEX marks_unknown"),
+    ("marks::GRANTABLE", "INDEX transfers_unfinished"),
+    ("marks::GRANTABLE", "INDEX marks_intent"),
+    ("marks::GRANTED_THROUGH", "INDEX marks_granted"),
+    ("marks::GRANTED_ABOVE", "INDEX marks_granted"),
+    ("marks::WITHDRAW", "INDEX marks_granted"),
     ("policies::LOCK_APPLYING", "INDEX policies_active"),
     ("policies::USED_BY_ALL", "INDEX transfers_newest (organization_id=? AND created_us>?"),
     ("policies::USED_BY_IDENTITY", "INDEX transfers_identity (identity_id=? AND created_us>?"),
