@@ -33,9 +33,11 @@ pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
     };
     let (socket, signer) = (folder.path().join("signer.sock"), open()?);
     let server = Server::bind(&socket, signer, vec![Uid::current().as_raw()])?;
-    let answering = tokio::spawn(async move { server.run().await });
-    let there = sign(&Remote::at(&socket), &network, groups..2 * groups).await?;
-    answering.abort();
+    let remote = Remote::at(&socket);
+    let there = tokio::select! {
+        () = server.run() => anyhow::bail!("the signer answers nothing any more"),
+        there = sign(&remote, &network, groups..2 * groups) => there?,
+    };
     let Signed { a_second, micros } = here;
     println!("  intents a second in this process: {a_second:.0} (goal >= 2000); of the processor {micros:.0} us each");
     let (rate, share) = (there.a_second, ratio(there.a_second, a_second));
