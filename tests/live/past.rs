@@ -62,6 +62,8 @@ impl Terminal {
         let line = format!("stty rows 40 cols 120; {before}; exec {} {}", binary(), arguments.join(" "));
         let output = std::fs::File::create(&shown).unwrap();
         let child = Command::new("script")
+            // Without a name it would be one that takes no bar.
+            .env("TERM", "xterm")
             .args(["--quiet", "--flush", "--return", "--command", &line, "/dev/null"])
             .current_dir(stage.folder.path())
             .stdin(Stdio::piped())
