@@ -40,10 +40,13 @@ statements! {
                FROM marks AS m JOIN blocks AS b ON b.chain = m.chain AND b.hash = m.block_hash \
                WHERE m.chain = $1 AND m.is_unknown AND b.canonical ORDER BY m.block_number LIMIT $2";
     NOTICED = "UPDATE marks SET is_unknown = false WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4 AND is_unknown";
+    // From transfers to their marks: without statistics PostgreSQL compared each mark with each transfer.
     OF_UNFINISHED = "SELECT t.id, m.tx_id, m.asset, m.effect, m.destination, m.amount, m.block_number, m.block_hash, m.is_granted, b.proof \
-                     FROM transfers AS t JOIN marks AS m ON m.chain = t.chain AND m.payer = t.source AND m.intent_key = t.intent_key \
-                     JOIN blocks AS b ON b.chain = m.chain AND b.hash = m.block_hash \
-                     WHERE t.chain = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') AND b.canonical ORDER BY m.block_number";
+                     FROM transfers AS t CROSS JOIN" [" LATERAL (SELECT * FROM"] " marks AS m" [" WHERE m.chain = t.chain \
+                     AND m.payer = t.source AND m.intent_key = t.intent_key OFFSET 0) AS m"] " CROSS JOIN blocks AS b \
+                     WHERE t.chain = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') AND t.created_us > 0 \
+                     AND m.chain = t.chain AND m.payer = t.source AND m.intent_key = t.intent_key \
+                     AND b.chain = m.chain AND b.hash = m.block_hash AND b.canonical ORDER BY m.block_number";
     GRANTABLE = "SELECT t.id, m.block_number, m.block_hash, m.tx_id, m.payer, m.intent_key, t.asset, t.amount \
                  FROM transfers AS t CROSS JOIN marks AS m CROSS JOIN blocks AS b \
                  WHERE t.chain = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') AND t.created_us > 0 \

@@ -111,7 +111,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 86] = [
+const HOT: [(&str, &str); 88] = [
     ("attempts::OF_CLEARING", "INDEX transfer_attempts_transfer"),
     ("clearings::WANTED", "INDEX transfers_unfinished"),
     ("clearings::TUPLES", "SEARCH c USING"),
@@ -196,6 +196,8 @@ const HOT: [(&str, &str); 86] = [
     ("endpoints::RELEASE_AGAIN", "INDEX deliveries_queue"),
     ("accounts::WATCHED_SINCE", "INDEX sponsors_watched"),
     ("marks::UNKNOWN", "INDEX marks_unknown"),
+    ("marks::OF_UNFINISHED", "INDEX transfers_unfinished"),
+    ("marks::OF_UNFINISHED", "INDEX marks_intent"),
     ("marks::GRANTABLE", "INDEX transfers_unfinished"),
     ("marks::GRANTABLE", "INDEX marks_intent"),
     ("marks::GRANTED_THROUGH", "INDEX marks_granted"),
