@@ -292,11 +292,13 @@ impl Follower {
         }
         // What the last grace decided.
         self.rest().await?;
-        // Nothing is FAILED while an endpoint that may know is on a pause of its own.
+        // Nothing is FAILED while an endpoint that may know is on a pause of its own. What is missing is looked for once at each
+        // final block.
         let begun = Instant::now();
         while self.audit().await.undecided > 0 && begun.elapsed() < PAUSED_MAX {
+            self.chain.mine_empty(1);
             self.now = self.now.plus(STEP);
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
             self.tick().await.map_err(|error| error.to_string())?;
         }
         Ok(())
