@@ -1,8 +1,8 @@
 //! Takes delegates away from wallets that need them no more.
 //!
-//! It begins when a transfer that a delegate paid has ended, and no other payment of its wallet waits. So no reorg can
-//! bring back a payment that needs the delegate, and none is taken away only to be given again. The chain's state
-//! decides: a wallet without listed code needs nothing, whatever is on record. Up to 20 wallets share a transaction.
+//! It begins when a transfer that a delegate paid has ended, and no other payment of its wallet waits. So a reorg
+//! brings back a payment that needs the delegate only where a tier had confirmed it, and then a person has decided. None
+//! is taken away only to be given again. The chain's state decides: a wallet without listed code needs nothing, whatever is on record. Up to 20 wallets share a transaction.
 //!
 //! Promises: a wallet signs one thing for each of its nonces, to give or to take, so a late transaction does no harm.
 //! It ends when a final block shows no delegate.

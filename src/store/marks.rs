@@ -48,13 +48,17 @@ statements! {
                      AND m.chain = t.chain AND m.payer = t.source AND m.intent_key = t.intent_key \
                      AND b.chain = m.chain AND b.hash = m.block_hash AND b.canonical ORDER BY m.block_number";
     GRANTABLE = "SELECT t.id, m.block_number, m.block_hash, m.tx_id, m.payer, m.intent_key, t.asset, t.amount \
-                 FROM transfers AS t CROSS JOIN marks AS m CROSS JOIN blocks AS b \
+                 FROM transfers AS t CROSS JOIN" [" LATERAL (SELECT * FROM"] " marks AS m" [" WHERE m.chain = t.chain \
+                 AND m.payer = t.source AND m.intent_key = t.intent_key OFFSET 0) AS m"] " CROSS JOIN blocks AS b \
                  WHERE t.chain = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') AND t.created_us > 0 \
                  AND m.chain = t.chain AND m.payer = t.source AND m.intent_key = t.intent_key AND m.effect = 'paid' \
                  AND NOT m.is_granted AND b.chain = m.chain AND b.hash = m.block_hash AND b.canonical ORDER BY m.block_number";
     GRANT = "UPDATE marks SET is_granted = true WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4 AND intent_key = $5 \
              AND effect = 'paid'";
-    WITHDRAW = "UPDATE marks SET is_granted = false WHERE chain = $1 AND is_granted AND block_number > $2";
+    // The hold of one that is CONFIRMED ends by its grant, when that number is final.
+    WITHDRAW = "UPDATE marks SET is_granted = false WHERE chain = $1 AND is_granted AND block_number > $2 \
+                AND NOT EXISTS (SELECT 1 FROM transfers AS t WHERE t.chain = marks.chain AND t.source = marks.payer \
+                AND t.intent_key = marks.intent_key AND t.status = 'CONFIRMED')";
     GRANTED_THROUGH = "SELECT t.id, t.status FROM marks AS m CROSS JOIN transfers AS t WHERE m.chain = $1 AND m.is_granted \
                        AND m.block_number <= $2 AND t.chain = m.chain AND t.source = m.payer AND t.intent_key = m.intent_key";
     FULFIL = "UPDATE marks SET is_granted = false WHERE chain = $1 AND is_granted AND block_number <= $2";
@@ -171,7 +175,7 @@ pub async fn grant(tx: &mut Tx, chain: Chain, of: &Grantable) -> Result<(), Stor
     execute!(tx, GRANT, chain.name(), &block.hash.0[..], id.as_bytes(), payer.as_bytes(), &key.0[..]).map(drop)
 }
 
-/// Takes back what was granted above block `number`: what is connected there next is granted anew.
+/// Takes back what was granted above block `number` and has confirmed nothing: what is connected there next is granted anew.
 pub async fn withdraw(tx: &mut Tx, chain: Chain, number: u64) -> Result<(), StoreError> {
     execute!(tx, WITHDRAW, chain.name(), int(number)).map(drop)
 }

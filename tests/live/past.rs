@@ -62,7 +62,7 @@ impl Terminal {
         let line = format!("stty rows 40 cols 120; {before}; exec {} {}", binary(), arguments.join(" "));
         let output = std::fs::File::create(&shown).unwrap();
         let child = Command::new("script")
-            // Without a name it would be one that takes no bar.
+            // Where it is not set, no bar is drawn.
             .env("TERM", "xterm")
             .args(["--quiet", "--flush", "--return", "--command", &line, "/dev/null"])
             .current_dir(stage.folder.path())

@@ -153,7 +153,6 @@ async fn fees_are_raised_when_nobody_takes_the_offer_and_only_one_of_the_offers_
 async fn no_more_is_offered_than_an_operator_allows_and_what_waits_for_it_is_paid_when_fees_fall() {
     let mut bench = Bench::on(Engine::Sqlite, 1).await;
     bench.world.network.sending.max_fee = Some(5_000_000_000);
-    bench.world.network.sending.in_flight = 3;
     bench.restart();
     bench.world.pass(LEASE_OVER);
     let early = [bench.accept(1, 1_000).await, bench.accept(2, 1_000).await];
@@ -172,6 +171,40 @@ async fn no_more_is_offered_than_an_operator_allows_and_what_waits_for_it_is_pai
     for id in ids {
         assert_eq!(bench.until_ended(id).await, State::Confirmed);
     }
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn no_more_are_in_flight_than_an_operator_allows() {
+    let mut bench = Bench::on(Engine::Sqlite, 1).await;
+    bench.world.network.sending.in_flight = 2;
+    bench.restart();
+    bench.world.pass(LEASE_OVER);
+    let ids = [bench.accept(1, 1_000).await, bench.accept(2, 1_000).await, bench.accept(3, 1_000).await];
+    bench.settle().await;
+    assert_eq!(bench.attempts().await.len(), 2);
+    for id in ids {
+        assert_eq!(bench.until_ended(id).await, State::Confirmed);
+    }
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn a_cancellation_is_offered_all_that_may_be_though_no_block_takes_it_yet() {
+    let mut bench = Bench::on(Engine::Sqlite, 1).await;
+    bench.world.network.sending.max_fee = Some(5_000_000_000);
+    bench.restart();
+    bench.world.pass(LEASE_OVER);
+    let id = bench.accept(1, 1_000).await;
+    bench.settle().await;
+    bench.world.chain.set_base_fee(1_000_000_000_000);
+    bench.cancel(id).await.unwrap();
+    bench.settle().await;
+    let purposes: Vec<(String, i64)> =
+        rows(bench.world.db(), "SELECT purpose, nonce FROM transfer_attempts ORDER BY try").await;
+    assert_eq!(purposes.last().unwrap(), &("cancellation".to_owned(), 0), "{purposes:?}");
+    bench.world.chain.set_base_fee(1_000_000_000);
+    assert_eq!(bench.until_ended(id).await, State::Dropped(FailureCode::Cancelled));
     bench.close().await;
 }
 

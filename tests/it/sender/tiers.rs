@@ -8,6 +8,7 @@ use landfall::transfer::State;
 use landfall::watcher::TickError;
 
 use super::{Bench, gas};
+use crate::harness::books::rows;
 use crate::harness::postgres::{ENGINES, Engine};
 use crate::harness::world::{CHAIN, FINALITY_DEPTH, TOKEN};
 
@@ -20,6 +21,11 @@ impl Bench {
         bench.world.set_tiers(&[(TOKEN, UP_TO, DEPTH)]);
         bench.settle().await;
         bench
+    }
+
+    async fn granted(&self) -> i64 {
+        let counted: Vec<(i64,)> = rows(self.world.db(), "SELECT COUNT(*) FROM marks WHERE is_granted").await;
+        counted[0].0
     }
 }
 
@@ -40,7 +46,9 @@ async fn what_fits_a_tier_is_confirmed_early_and_its_cost_is_booked_when_it_is_f
         assert!(early.iter().all(|of| of.entry.kind.name() != "RELEASE"), "what it costs is still held");
         bench.blocks(FINALITY_DEPTH - DEPTH).await;
         assert_eq!(bench.state(large).await, State::Confirmed);
-        assert_eq!(costs(&gas::ledger(&bench.world).await), 2);
+        let entries = gas::ledger(&bench.world).await;
+        assert_eq!(costs(&entries), 2);
+        assert_eq!(entries.iter().filter(|of| of.entry.kind.name() == "RELEASE").count(), 2);
         bench.close().await;
     }
 }
@@ -66,8 +74,29 @@ async fn an_operator_who_calls_a_block_final_confirms_what_is_paid_in_it() {
     bench.world.operator().confirm_through(bench.world.db(), CHAIN, through, hour).await.unwrap();
     bench.follow().await;
     assert_eq!(bench.state(id).await, State::Confirmed);
+    let audited = "SELECT what FROM audit WHERE action = 'confirmed_by_override'";
+    let audited: Vec<(String,)> = rows(bench.world.db(), audited).await;
+    assert!(audited.iter().any(|(what,)| what.contains(&id.to_string())), "{audited:?}");
     bench.blocks(FINALITY_DEPTH).await;
     bench.close().await;
+}
+
+#[tokio::test]
+async fn what_a_reorg_takes_back_before_it_is_confirmed_is_granted_anew() {
+    let mut bench = Bench::tiered(Engine::Sqlite).await;
+    bench.accept(1, UP_TO).await;
+    bench.settle().await;
+    let below = bench.world.chain.latest().number;
+    for _ in 0..=DEPTH {
+        bench.world.chain.mine_pool();
+    }
+    bench.world.catch_up().await;
+    assert_eq!(bench.granted().await, 1, "no sender has confirmed it yet");
+    bench.world.chain.fork_at(below);
+    bench.world.chain.mine_empty(DEPTH + 2);
+    bench.world.catch_up().await;
+    assert_eq!(bench.granted().await, 0);
+    bench.world.abandon();
 }
 
 #[tokio::test]
@@ -91,5 +120,8 @@ async fn a_reorg_that_takes_back_what_a_tier_confirmed_needs_a_person_and_pays_n
     bench.blocks(3).await;
     assert_eq!((bench.state(id).await, bench.payments(id).len()), (State::Confirmed, 0));
     assert_eq!(bench.attempts().await.len(), 1);
+    bench.blocks(FINALITY_DEPTH).await;
+    let entries = gas::ledger(&bench.world).await;
+    assert!(entries.iter().any(|of| of.entry.kind.name() == "RELEASE"), "nothing is held for ever");
     bench.world.abandon();
 }
