@@ -34,13 +34,13 @@ impl<C: PayingChain> Sender<C> {
         if loads.is_empty() {
             return Ok(guarded);
         }
-        let mut sponsors = self.ready_sponsors(now).await?;
+        let sponsors = self.ready_sponsors(now).await?;
         // First, for nodes refuse a nonce while one before it is missing, and because it needs no signer.
         let sent = self.send(&unsent(&loads, &sponsors, now), clock).await?;
         if !may_sign {
             return Ok(Ticked { sent, ..guarded });
         }
-        let planned = self.plan(&open, &loads, &mut sponsors, clock).await?;
+        let planned = self.plan(&open, &loads, &sponsors, clock).await?;
         let ticked = self.sign_and_send(&open, planned, clock).await?;
         Ok(Ticked { sent: ticked.sent + sent, ..ticked })
     }

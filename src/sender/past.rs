@@ -24,10 +24,12 @@ impl<C: PayingChain> Sender<C> {
         intent: &Intent,
         at: &BlockRef,
     ) -> Result<Option<String>, SendError> {
+        if !of.is_guarded() {
+            return Ok(None);
+        }
         let (chain, Transfer { account_id, source, .. }) = (self.network.chain, &of.transfer);
         let mut reader = self.db.read().await?;
-        let set_back = recoveries::set_back_of(&mut reader, chain).await?;
-        let Some(set_back) = set_back.filter(|_| of.is_guarded()) else { return Ok(None) };
+        let Some(set_back) = recoveries::set_back_of(&mut reader, chain).await? else { return Ok(None) };
         let known = coverage::of_account(&mut reader, account_id).await?;
         drop(reader);
         let from = known.iter().find(|it| it.chain == chain && it.address == *source).map(|it| it.matched_from());

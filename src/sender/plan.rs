@@ -84,7 +84,7 @@ impl<C: PayingChain> Sender<C> {
         &mut self,
         open: &Open,
         loads: &[Load<'_>],
-        sponsors: &mut Sponsors,
+        sponsors: &Sponsors,
         clock: &Clock,
     ) -> Result<Vec<Planned>, SendError> {
         let now = clock.now();
@@ -118,6 +118,7 @@ impl<C: PayingChain> Sender<C> {
         }
         let mut tx = self.begin_sending(now).await?;
         let budget = self.budget(&mut tx, now).await?;
+        let mut last = self.last_nonces(&mut tx, sponsors).await?;
         for of in quoted {
             let bounds = bounded(&of, budget);
             let Quoted { load, due, gas_limit, carried, .. } = of;
@@ -130,13 +131,17 @@ impl<C: PayingChain> Sender<C> {
             let place = match due {
                 Due::Anew => match load.place() {
                     Some(place) => Some(place),
-                    None => self.next_nonce(&mut tx, sponsors, &held, (first, now)).await?,
+                    None => self.next_nonce(sponsors, &last, &held, (first, now)),
                 },
                 Due::Raise(sponsor, nonce) => Some((sponsor, nonce)),
                 Due::Fill(sponsor, nonce) => Some((sponsor, nonce)).filter(|place| !held.contains(place)),
             };
             let (Some(place), id) = (place, load.id()) else { continue };
-            let newest = attempts::newest(&mut tx, self.network.chain, &place.0, place.1).await?;
+            let is_new = last.get(&place.0).is_some_and(|last| last.is_none_or(|last| last < place.1));
+            let newest = match is_new {
+                true => None,
+                false => attempts::newest(&mut tx, self.network.chain, &place.0, place.1).await?,
+            };
             let is_raise = matches!(due, Due::Raise(..));
             let offered = offer(newest, market, (bounds.most(), is_raise)).filter(|(_, offer)| offer.max_fee > 0);
             let Some((nth, Offer { max_fee, tip })) = offered else {
@@ -178,6 +183,7 @@ impl<C: PayingChain> Sender<C> {
                 response: None,
             };
             attempts::record(&mut tx, self.network.chain, &attempt).await?;
+            last.entry(place.0).and_modify(|last| *last = (*last).max(Some(place.1)));
             planned.extend(self.planned(attempt, carried, sponsors));
         }
         self.commit(tx, now).await?;

@@ -1,6 +1,8 @@
 //! Has the signer sign a transfer for the first time. The intent is on record before the signer is asked, and the
 //! signature before it is used.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use futures_util::future::join_all;
 use landfall_chain::{BlockRef, KeyPath, PayingChain, Readiness, SIGN_REQUESTS_MAX, SignRequest, Signed};
 use tracing::{error, warn};
@@ -164,9 +166,13 @@ impl<C: PayingChain> Sender<C> {
         }
         let mut tx = self.begin_sending(now).await?;
         let quarantined = wallets::quarantined(&mut tx, self.network.chain.family()).await?;
+        let mut statuses = BTreeMap::new();
+        for id in ready.iter().map(|of| &of.transfer.identity_id).collect::<BTreeSet<_>>() {
+            statuses.insert(id, AccountStatus::of(accounts::lock_status(&mut tx, id).await?));
+        }
         for of in ready {
             let transfer = &of.transfer;
-            let status = AccountStatus::of(accounts::lock_status(&mut tx, &transfer.identity_id).await?);
+            let status = statuses[&transfer.identity_id];
             let why = quarantined.contains(&transfer.source).then_some(QUARANTINED);
             if status != AccountStatus::Active || why.is_some() {
                 transfers::obstruct(&mut tx, transfer.id, Obstacle::AccountNotActive, why).await?;

@@ -26,6 +26,8 @@ const SUSPECT_EVERY: Duration = Duration::from_secs(10);
 pub(super) type Sponsors = BTreeMap<Address, (Ready, SponsorState)>;
 /// Nonces with which something that waits may still land, and those that blocks show.
 pub(super) type Held = BTreeSet<(Address, u64)>;
+/// The last nonce that was given of each sponsor; `None` where none was.
+pub(super) type LastNonces = BTreeMap<Address, Option<u64>>;
 
 /// A sponsor that may carry something, and how far the chain has come with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -212,44 +214,54 @@ impl<C: PayingChain> Sender<C> {
         let mut reader = self.db.read().await?;
         let known = sponsors::of_chain(&mut reader, chain).await?;
         drop(reader);
+        let is_known = |address: &Address| {
+            self.landed.get(address).is_some_and(|(_, at)| *at <= now && now.since(*at) < LANDED_FOR)
+        };
+        let addresses = known.iter().filter(|of| of.first_nonce.is_some()).filter_map(|of| of.address);
+        let asked = addresses.filter(|address| !is_known(address));
+        let asked = asked.map(async |address| Ok((address, self.chain.nonce_at(&address, None).await?)));
+        for answer in join_all(asked).await {
+            let (address, landed) = answer.map_err(|error: SourceError| error)?;
+            self.landed.insert(address, (landed, now));
+        }
         let mut ready = BTreeMap::new();
         for Sponsor { number, is_treasury, address, state, first_nonce, journal_nonce, .. } in known {
-            if let Some((address, first_nonce)) = address.zip(first_nonce) {
-                let landed = match self.landed.get(&address) {
-                    Some((landed, at)) if *at <= now && now.since(*at) < LANDED_FOR => *landed,
-                    _ => {
-                        let landed = self.chain.nonce_at(&address, None).await?;
-                        self.landed.insert(address, (landed, now));
-                        landed
-                    }
-                };
-                let of = Ready { number, is_treasury, address, first_nonce, journal_nonce, landed };
-                ready.insert(address, (of, state));
-            }
+            let Some((address, first_nonce)) = address.zip(first_nonce) else { continue };
+            let Some((landed, _)) = self.landed.get(&address) else { continue };
+            let of = Ready { number, is_treasury, address, first_nonce, journal_nonce, landed: *landed };
+            ready.insert(address, (of, state));
         }
         Ok(ready)
     }
 
+    /// The last nonce that was given of each sponsor.
+    pub(super) async fn last_nonces(&self, tx: &mut Tx, sponsors: &Sponsors) -> Result<LastNonces, StoreError> {
+        let mut last = LastNonces::new();
+        for address in sponsors.keys() {
+            last.insert(*address, attempts::last_nonce(tx, self.network.chain, address).await?);
+        }
+        Ok(last)
+    }
+
     /// The sponsor that owns `cost` and has the fewest transactions under way, and its next nonce; `None` while none may
-    /// carry more. Holds the turn in `tx`, so no other process gives a nonce. A nonce that nobody holds comes first: those
+    /// carry more. The caller holds the turn, so no other process gives a nonce. A nonce that nobody holds comes first: those
     /// behind it wait for it.
-    pub(super) async fn next_nonce(
+    pub(super) fn next_nonce(
         &mut self,
-        tx: &mut Tx,
-        sponsors: &mut Sponsors,
+        sponsors: &Sponsors,
+        last: &LastNonces,
         held: &Held,
         (cost, now): (U256, Timestamp),
-    ) -> Result<Option<(Address, u64)>, StoreError> {
-        let chain = self.network.chain;
+    ) -> Option<(Address, u64)> {
         let mut best: Option<(u64, Address, u64)> = None;
-        for (ready, state) in sponsors.values_mut().filter(|(ready, _)| !ready.is_treasury) {
+        for (ready, state) in sponsors.values().filter(|(ready, _)| !ready.is_treasury) {
             let is_resting = self.rests(Resting::Sponsor(ready.address), now);
             if *state != SponsorState::Active || is_resting || !self.owns(&ready.address, cost) {
                 continue;
             }
             let address = ready.address;
             // What a store that is lost gave stays a gap until somebody lands there.
-            let end = ready.end(attempts::last_nonce(tx, chain, &address).await?);
+            let end = ready.end(last.get(&address).copied().flatten());
             if ready.landed > end {
                 // What one endpoint reports of its newest block is no evidence.
                 self.keys.suspect();
@@ -263,7 +275,7 @@ impl<C: PayingChain> Sender<C> {
                 best = Some((under_way, address, nonce));
             }
         }
-        Ok(best.map(|(_, address, nonce)| (address, nonce)))
+        best.map(|(_, address, nonce)| (address, nonce))
     }
 }
 
