@@ -77,6 +77,7 @@ CREATE TABLE transfers (
 CREATE INDEX transfers_newest ON transfers (organization_id, created_us DESC, id{{by_bytes}} DESC);
 CREATE INDEX transfers_account ON transfers (account_id, created_us DESC, id{{by_bytes}} DESC);
 CREATE INDEX transfers_identity ON transfers (identity_id, created_us DESC, id{{by_bytes}} DESC);
+CREATE INDEX transfers_status ON transfers (organization_id, status, created_us DESC, id{{by_bytes}} DESC) WHERE status <> 'CONFIRMED';
 -- What is reserved of an account, and what the sender still has to do.
 CREATE INDEX transfers_open ON transfers (account_id, chain, status) WHERE status IN ('ACCEPTED', 'SUBMITTED');
 

@@ -70,6 +70,13 @@ statements! {
             AND (CAST($4 AS TEXT) IS NULL OR status = $4) AND (CAST($9 AS TEXT) IS NULL OR kind = $9) \
             AND created_us >= $5 AND (created_us, id" [" COLLATE \"C\""] ") < ($6, $7) \
             ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $8";
+    // By the index of what is not CONFIRMED, of which there is little.
+    OF_STATUS = "SELECT * FROM transfers WHERE organization_id = $1 AND status = $4 AND status <> 'CONFIRMED' \
+            AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
+            AND (CAST($9 AS TEXT) IS NULL OR kind = $9) \
+            AND (CAST($10 AS TEXT) IS NULL OR account_id = $10) AND (CAST($11 AS TEXT) IS NULL OR identity_id = $11) \
+            AND created_us >= $5 AND (created_us, id" [" COLLATE \"C\""] ") < ($6, $7) \
+            ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $8";
     OF_ACCOUNT = "SELECT * FROM transfers WHERE account_id = $1 \
             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
             AND (CAST($4 AS TEXT) IS NULL OR status = $4) AND (CAST($9 AS TEXT) IS NULL OR kind = $9) \
@@ -308,7 +315,7 @@ async fn page(
     let (chain, symbol, status) = (chain.map(Chain::name), symbol.as_deref(), status.map(TransferStatus::name));
     let (start, (before, before_id), limit) = (filter.start(), filter.before(), i64::from(limit));
     macro_rules! rows {
-        ($sql:ident, $of:expr) => {
+        ($sql:ident, $of:expr $(, $more:expr)*) => {
             fetch_all!(
                 connection,
                 TransferRow,
@@ -322,10 +329,20 @@ async fn page(
                 before_id,
                 limit,
                 kind
+                $(, $more)*
             )?
         };
     }
+    let is_rare = filter.status.is_some_and(|status| status != TransferStatus::Confirmed);
     let rows = match of {
+        _ if is_rare => {
+            let (account, identity) = match of {
+                Of::Organization => (None, None),
+                Of::Account(account) => (Some(account), None),
+                Of::Identity(identity) => (None, Some(identity)),
+            };
+            rows!(OF_STATUS, ORGANIZATION, account, identity)
+        }
         Of::Organization => rows!(LIST, ORGANIZATION),
         Of::Account(account) => rows!(OF_ACCOUNT, account),
         Of::Identity(identity) => rows!(OF_IDENTITY, identity),

@@ -111,7 +111,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 88] = [
+const HOT: [(&str, &str); 89] = [
     ("attempts::OF_CLEARING", "INDEX transfer_attempts_transfer"),
     ("clearings::WANTED", "INDEX transfers_unfinished"),
     ("clearings::TUPLES", "SEARCH c USING"),
@@ -207,6 +207,7 @@ const HOT: [(&str, &str); 88] = [
     ("policies::USED_BY_ALL", "INDEX transfers_newest (organization_id=? AND created_us>?"),
     ("policies::USED_BY_IDENTITY", "INDEX transfers_identity (identity_id=? AND created_us>?"),
     ("policies::USED_BY_ACCOUNT", "INDEX transfers_account (account_id=? AND created_us>?"),
+    ("transfers::OF_STATUS", "INDEX transfers_status (organization_id=? AND status=? AND created_us>?"),
     ("gas_ledger::LANDED", "INDEX fees_payer (chain=? AND payer=? AND block_number>? AND block_number<?)"),
     ("gas_ledger::LAST_COST", "INDEX gas_ledger_route"),
     ("sponsor_books::PAID", "INDEX fees_payer (chain=? AND payer=? AND block_number>? AND block_number<?)"),
