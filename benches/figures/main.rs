@@ -4,7 +4,7 @@
 //! alone. Figures that depend on the machine are reported as ratios of things measured in one run.
 //! `LANDFALL_BENCH=small` ends within some minutes in a debug build and shows that everything works;
 //! `LANDFALL_BENCH=full` watches 10,000,000 addresses. Names after `--` choose sections: `cargo bench --bench figures
-//! -- requests logs receipts memory head solana delivery api signing sending`. It judges nothing: a missed goal is for
+//! -- requests logs receipts memory head solana delivery api signing sending on_record`. It judges nothing: a missed goal is for
 //! the reader to see.
 
 mod api;
@@ -18,6 +18,7 @@ mod hooks;
 mod logs;
 mod memory;
 mod node;
+mod on_record;
 mod past;
 mod process;
 mod receipts;
@@ -86,9 +87,21 @@ fn main() -> anyhow::Result<()> {
     }
     let size = Size::of_environment()?;
     if words.is_empty() {
-        words = ["requests", "logs", "receipts", "memory", "head", "solana", "delivery", "api", "signing", "sending"]
-            .map(str::to_owned)
-            .into();
+        words = [
+            "requests",
+            "logs",
+            "receipts",
+            "memory",
+            "head",
+            "solana",
+            "delivery",
+            "api",
+            "signing",
+            "sending",
+            "on_record",
+        ]
+        .map(str::to_owned)
+        .into();
     }
     let load = std::fs::read_to_string("/proc/loadavg")?;
     println!("size {size:?}, {} processors, load {}", std::thread::available_parallelism()?, load.trim());
@@ -108,6 +121,7 @@ fn main() -> anyhow::Result<()> {
             "delivery" => runtime.block_on(delivery::measure(size))?,
             "signing" => runtime.block_on(signing::measure(size))?,
             "sending" => runtime.block_on(sending::measure(size))?,
+            "on_record" => runtime.block_on(on_record::measure(size))?,
             other => anyhow::bail!("there is no section {other:?}"),
         }
     }

@@ -90,6 +90,10 @@ async fn on(url: &str, engine: &str, raw: f64, size: Size) -> anyhow::Result<()>
     let times = bench.ask_for(count, None).await?;
     let (accepted, polls) = (begun.elapsed(), bench.until_paid(count).await?);
     let took = begun.elapsed();
+    // They are open until their blocks are final.
+    let before_open = bench.used()?;
+    tokio::time::sleep(size.pick(IDLE / 5, IDLE, IDLE)).await;
+    let open = bench.used()?.less(&before_open);
     bench.until_confirmed().await?;
     let mut used = bench.used()?.less(&before);
     // Not the service asked for these.
@@ -102,6 +106,12 @@ async fn on(url: &str, engine: &str, raw: f64, size: Size) -> anyhow::Result<()>
     println!("  POST, {CALLERS} at a time: p50 {p50:.1} ms, p99 {p99:.1} ms (no goal)");
     let per = (used.calls() - idle.calls() / float(idle.blocks)? * float(used.blocks)?) / float(count)?;
     println!("  calls of the node for each transfer: {per:.2} (goal <= 4)");
+    let of_block = |used: &Used| Ok::<_, anyhow::Error>(ratio(used.calls(), float(used.blocks)?));
+    println!(
+        "  calls in each block: {:.1} with none open, {:.1} with {count} open",
+        of_block(&idle)?,
+        of_block(&open)?
+    );
     for (method, calls) in &used.by_method {
         let of_block = ratio(float(*idle.by_method.get(method).unwrap_or(&0))?, float(idle.blocks)?);
         let each = ratio(float(*calls)?, float(count)?);
@@ -143,20 +153,20 @@ impl Used {
 }
 
 /// A service that sends, its chain, and a payer with money.
-struct Bench {
+pub(crate) struct Bench {
     folder: tempfile::TempDir,
-    node: Anvil,
+    pub(crate) node: Anvil,
     token: Address,
     service: Service,
-    api: SocketAddr,
-    key: String,
-    account: String,
+    pub(crate) api: SocketAddr,
+    pub(crate) key: String,
+    pub(crate) account: String,
     /// So many transfers were asked for.
     asked: u64,
 }
 
 impl Bench {
-    async fn new(url: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn new(url: &str) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let (node, token) = chain(folder.path()).await?;
         let api = free_address()?;
@@ -185,6 +195,7 @@ impl Bench {
         };
         let count = SPONSORS.to_string();
         ok(&["sponsor", "add", "--chain", CHAIN, "--count", &count, "--reason", "a benchmark"])?;
+        ok(&["gas", "price", "set", "ETH", "3000", "--reason", "a benchmark"])?;
         // The service derives their addresses.
         while ok(&["sponsor", "list", "--json"])?.contains("null") {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -206,8 +217,24 @@ impl Bench {
         Ok(Bench { folder, node, token, service, api, key, account, asked: 0 })
     }
 
+    /// Ends the service.
+    pub(crate) fn stop(&mut self) {
+        self.service.stop();
+    }
+
+    /// Starts the service again.
+    pub(crate) async fn start(&mut self) -> anyhow::Result<()> {
+        self.service = Service::start(self.folder.path())?;
+        let begun = Instant::now();
+        while Caller::new(self.api, &self.key).await.is_err() {
+            anyhow::ensure!(begun.elapsed() < STANDSTILL_MAX, "{}", self.service.log(self.folder.path()));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
     /// Asks for so many transfers: as fast as [`CALLERS`] can, or so many a second. How long each took to be accepted.
-    async fn ask_for(&mut self, count: u64, a_second: Option<u32>) -> anyhow::Result<Vec<Duration>> {
+    pub(crate) async fn ask_for(&mut self, count: u64, a_second: Option<u32>) -> anyhow::Result<Vec<Duration>> {
         let (first, begun, mut asking) = (self.asked + 1, Instant::now(), JoinSet::new());
         self.asked += count;
         for lane in 0..u64::try_from(CALLERS)? {
@@ -245,7 +272,7 @@ impl Bench {
     }
 
     /// Waits until nothing is under way.
-    async fn until_confirmed(&self) -> anyhow::Result<()> {
+    pub(crate) async fn until_confirmed(&self) -> anyhow::Result<()> {
         let (mut caller, begun) = (Caller::new(self.api, &self.key).await?, Instant::now());
         for status in ["ACCEPTED", "SUBMITTED"] {
             loop {
@@ -363,6 +390,12 @@ impl Service {
         Ok(Service(program(folder).arg("run").stdout(Stdio::null()).stderr(log).spawn()?))
     }
 
+    fn stop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+
     /// The end of what it wrote.
     fn log(&self, folder: &Path) -> String {
         let log = fs::read_to_string(folder.join("landfall.log")).unwrap_or_default();
@@ -373,8 +406,6 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.stop();
     }
 }
