@@ -11,7 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use landfall_chain::{Address, Asset, AssetId, Chain, IntentKey, Route, TxId, U256, Unpayable, hash_of};
+use landfall_chain::{Address, Asset, AssetId, Chain, IntentKey, Refill, Route, TxId, U256, Unpayable, hash_of};
 use uuid::Uuid;
 
 use crate::deposit::uuid_of;
@@ -246,9 +246,7 @@ impl TransferId {
     /// What stands in a transfer's place where a treasury refills a sponsor, with this nonce on the chain with this CAIP-2
     /// name. No transfer has it.
     pub fn of_refill(chain_ref: &str, treasury: &Address, nonce: u64) -> Self {
-        let nonce = nonce.to_be_bytes();
-        let fields: [&[u8]; 4] = [b"refill/v1", chain_ref.as_bytes(), treasury.as_bytes(), &nonce];
-        TransferId(uuid_of(&hash_of(fields)))
+        TransferId(Uuid::from_bytes(Refill::id(chain_ref, treasury, nonce)))
     }
 
     /// The key of its intent on the chain with this CAIP-2 name, as blocks show that `payer` used it.

@@ -11,13 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use coins_bip32::ecdsa::SigningKey;
 use ed25519_dalek::Signer as _;
 use landfall_chain::{
-    Address, Authorization, Carried, Carrier, Family, Guarded, Intent, JournalPage, KeyPath, Reclaim, Refusal, Route,
-    SIGN_REQUESTS_MAX, SignRequest, Signed, SignedAuthorization, Signer, SignerUnavailable, Signing, TxId, with_causes,
+    Address, Authorization, Carried, Carrier, Family, Guarded, GuardedRefill, Intent, JournalPage, KeyPath, Reclaim,
+    Refill, Refusal, Route, SIGN_REQUESTS_MAX, SignRequest, Signed, SignedAuthorization, Signer, SignerUnavailable,
+    Signing, TxId, with_causes,
 };
 use landfall_evm::pay::{
     PayError, authorization_digest, cancellation_digest, carrier as unsigned_carrier, intent_digest, signer_of,
 };
-use landfall_solana::pay::{guarded as unsigned_guarded, reclaim as unsigned_reclaim};
+use landfall_solana::pay::{guarded as unsigned_guarded, reclaim as unsigned_reclaim, refill as unsigned_refill};
 
 use crate::journal::{Draft, Journal, Seen};
 use crate::keys::evm_address;
@@ -151,6 +152,7 @@ impl Inner {
             }
             SignRequest::Carrier { path, carrier } => self.stage_carrier(journal, path, carrier, now),
             SignRequest::Guarded { path, payer, guarded } => self.stage_guarded(journal, [path, payer], guarded, now),
+            SignRequest::Refill { path, refill } => self.stage_refill(journal, path, refill, now),
             SignRequest::Reclaim { path, payers, reclaim } => self.stage_reclaim(journal, (path, payers), reclaim, now),
         }
     }
@@ -276,6 +278,29 @@ impl Inner {
             KnownGuarded { sponsor: address(&sponsor), payer: address(&payer), intent, is_signed, is_reclaimed };
         let intent_seq = self.policy.judge_guarded([path, payer_path], guarded, &known, now)?;
         let seq = staged(journal, draft(intent_seq))?;
+        Ok(Ready::Tx { seq, bytes, tx })
+    }
+
+    fn stage_refill(
+        &self,
+        journal: &mut Journal,
+        path: &KeyPath,
+        refill: &GuardedRefill,
+        now: u64,
+    ) -> Result<Ready, Refusal> {
+        let key = |path: &KeyPath| self.keystore.keys.solana(path).map_err(|error| Refusal(error.to_string()));
+        let address = |key: &ed25519_dalek::SigningKey| Address::Solana(key.verifying_key().to_bytes());
+        let treasury = key(path)?;
+        let Refill { chain_ref, number, .. } = &refill.refill;
+        let recipient = address(&key(&KeyPath::of_sponsor(Family::Solana, chain_ref, *number))?);
+        let unsigned = unsigned_refill(refill).map_err(|error| Refusal(error.to_string()))?;
+        let (bytes, tx) = {
+            let by_treasury = treasury.sign(unsigned.message()).to_bytes();
+            unsigned.signed(&by_treasury)
+        };
+        let draft = Draft::of_refill(path, refill, &tx, now);
+        self.policy.judge_refill((path, address(&treasury)), refill, recipient, journal.seen(&draft))?;
+        let seq = staged(journal, draft)?;
         Ok(Ready::Tx { seq, bytes, tx })
     }
 

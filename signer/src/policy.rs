@@ -5,8 +5,9 @@
 use std::collections::{HashMap, HashSet};
 
 use landfall_chain::{
-    Address, AssetId, Authorization, CLEARINGS_MAX, Carried, Carrier, Family, GUARD_RETENTION_HOURS_MIN, GuardTerms,
-    Guarded, Intent, KeyPath, Network, Reclaim, Refill, Refusal, Route, Seed, SignedAuthorization, SignedIntent, U256,
+    Address, AssetId, Authorization, CLEARINGS_MAX, Carried, Carrier, Family, GUARD_RETENTION_HOURS_MIN, Guarded,
+    GuardedRefill, Intent, KeyPath, Network, Reclaim, Refill, Refusal, Route, Seed, SignedAuthorization, SignedIntent,
+    U256,
 };
 
 use crate::caps::Cap;
@@ -331,6 +332,29 @@ impl Policy {
         Ok(())
     }
 
+    /// A treasury of Solana gives as one of EVM does; what its journal has of the refill's number is the only content of that.
+    /// `derived` is the address of the path, `recipient` that of the sponsor, and `seen` what the journal has of it.
+    pub(crate) fn judge_refill(
+        &self,
+        (path, derived): (&KeyPath, Address),
+        refill: &GuardedRefill,
+        recipient: Address,
+        seen: Seen,
+    ) -> Result<(), Refusal> {
+        let GuardedRefill { treasury, refill: given, terms, .. } = refill;
+        check_family(path, Family::Solana, "refill").and(check_seed(path, Seed::Sponsors))?;
+        check_address("the treasury", *treasury, path, derived)?;
+        let carried = Carried::Refill(given.clone());
+        check_treasury(path, &carried)?;
+        self.check_refill(given, Some(recipient))?;
+        if terms.memo || terms.makes_account {
+            return refuse("a refill has no memo, and makes no account of a token");
+        }
+        check_compute(terms.compute_limit)?;
+        self.check_cost_max(&given.chain_ref, terms.cost_max())?;
+        Policy::judge_beside(&carried, seen, None)
+    }
+
     /// The entry of the intent that it pays. A new one is signed within the window alone: what proves that nothing was
     /// paid counts blocks from its end on.
     pub(crate) fn judge_guarded(
@@ -345,6 +369,7 @@ impl Policy {
             return refuse(format!("route {} has no guard", intent.route.name()));
         }
         check_path(path, Seed::Sponsors, &intent.route)?;
+        check_carries(path, &intent.chain_ref)?;
         check_path(payer_path, Seed::Wallets, &intent.route)?;
         self.check_route(intent)?;
         check_address("the sponsor", guarded.sponsor, path, known.sponsor)?;
@@ -356,11 +381,8 @@ impl Policy {
         if !known.is_signed {
             check_deadline(intent.deadline, now)?;
         }
-        let GuardTerms { compute_limit, .. } = guarded.terms;
-        if compute_limit == 0 || compute_limit > COMPUTE_LIMIT_MAX {
-            return refuse(format!("a limit of {compute_limit} compute units: expected is 1 to {COMPUTE_LIMIT_MAX}"));
-        }
-        self.check_cost_max(&intent.chain_ref, guarded.cost_max())?;
+        check_compute(guarded.terms.compute_limit)?;
+        self.check_cost_max(&intent.chain_ref, guarded.terms.cost_max())?;
         Ok(seq)
     }
 
@@ -378,10 +400,7 @@ impl Policy {
         if count == 0 || payers.len() != count || known.len() != count {
             return refuse(format!("{count} guards with the keys of {} payers", payers.len()));
         }
-        if reclaim.compute_limit == 0 || reclaim.compute_limit > COMPUTE_LIMIT_MAX {
-            let limit = reclaim.compute_limit;
-            return refuse(format!("a limit of {limit} compute units: expected is 1 to {COMPUTE_LIMIT_MAX}"));
-        }
+        check_compute(reclaim.compute_limit)?;
         let chain_ref = &reclaim.guards[0].0.chain_ref;
         let mut entries = Vec::with_capacity(count);
         for (((intent, _), payer_path), known) in reclaim.guards.iter().zip(payers).zip(known) {
@@ -392,6 +411,7 @@ impl Policy {
                 return refuse("guards of several chains");
             }
             check_path(path, Seed::Sponsors, &intent.route)?;
+            check_carries(path, chain_ref)?;
             check_path(payer_path, Seed::Wallets, &intent.route)?;
             self.check_route(intent)?;
             check_address("the sponsor", reclaim.sponsor, path, sponsor)?;
@@ -525,14 +545,30 @@ fn check_seed(path: &KeyPath, seed: Seed) -> Result<(), Refusal> {
 
 /// The key of a treasury signs refills, and nothing else does.
 fn check_treasury(path: &KeyPath, carried: &Carried) -> Result<(), Refusal> {
-    let is_treasury = *path == KeyPath::of_treasury(path.family, carried.chain_ref().unwrap_or_default());
+    let chain_ref = carried.chain_ref().unwrap_or_default();
     match carried {
-        Carried::Refill(_) if !is_treasury => refuse(format!("path {path} is not the treasury's")),
-        Carried::Payment { .. } | Carried::Cancellation(_) | Carried::Clearings(_) if is_treasury => {
-            refuse("a treasury refills sponsors, and carries nothing")
-        }
-        Carried::Payment { .. } | Carried::Cancellation(_) | Carried::Clearings(_) | Carried::Refill(_) => Ok(()),
+        Carried::Refill(_) if !is_treasury(path, chain_ref) => refuse(format!("path {path} is not the treasury's")),
+        Carried::Refill(_) => Ok(()),
+        Carried::Payment { .. } | Carried::Cancellation(_) | Carried::Clearings(_) => check_carries(path, chain_ref),
     }
+}
+
+fn check_carries(path: &KeyPath, chain_ref: &str) -> Result<(), Refusal> {
+    if is_treasury(path, chain_ref) {
+        return refuse("a treasury refills sponsors, and carries nothing");
+    }
+    Ok(())
+}
+
+fn is_treasury(path: &KeyPath, chain_ref: &str) -> bool {
+    *path == KeyPath::of_treasury(path.family, chain_ref)
+}
+
+fn check_compute(limit: u32) -> Result<(), Refusal> {
+    if limit == 0 || limit > COMPUTE_LIMIT_MAX {
+        return refuse(format!("a limit of {limit} compute units: expected is 1 to {COMPUTE_LIMIT_MAX}"));
+    }
+    Ok(())
 }
 
 fn check_address(whose: &'static str, asked: Address, path: &KeyPath, derived: Address) -> Result<(), Refusal> {
@@ -582,7 +618,7 @@ fn check_deadline(deadline: u64, now: u64) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{Asset, Chain, Delegate};
+    use landfall_chain::{Asset, Chain, Delegate, GuardTerms};
 
     use super::*;
 

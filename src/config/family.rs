@@ -74,11 +74,6 @@ fn foreign_to_solana(section: &ChainSection) -> Option<(String, &'static str)> {
             "gas is paid for on EVM chains only; leave it out",
         ),
         (
-            "transfers.refill_to",
-            section.transfers.refill_to.is_some(),
-            "sponsors are refilled on EVM chains only; leave it out",
-        ),
-        (
             "transfers.max_cost_usd",
             section.transfers.max_cost_usd.is_some(),
             "what an attempt costs on Solana is bounded by the program itself; leave it out",

@@ -1,7 +1,7 @@
 //! Operators add sponsors, pause, resume and release them, and release quarantined wallets. A release closes the
 //! incident.
 
-use landfall_chain::{Address, Chain, Family};
+use landfall_chain::{Address, Chain};
 
 use crate::incident::IncidentKind;
 use crate::operator::{DecideError, Operator};
@@ -20,8 +20,6 @@ pub enum SponsorError {
     TooMany { chain: Chain, there: usize },
     #[error("{chain} has its treasury: it is sponsor {number}")]
     HasTreasury { chain: Chain, number: u32 },
-    #[error("{0}: sponsors are refilled on EVM chains alone; fund those of Solana yourself")]
-    NoRefills(Chain),
     #[error("{chain} has no sponsor {number}; `landfall sponsor list` shows those that are")]
     Unknown { chain: Chain, number: u32 },
     #[error("sponsor {number} of {chain} is {}, not {}", state.name(), expected.name())]
@@ -58,11 +56,8 @@ impl Operator<'_> {
     /// Asks for the treasury of the chain, which refills its sponsors; returns its number.
     ///
     /// # Errors
-    /// When the chain has one, or can have none.
+    /// When the chain has one.
     pub async fn add_treasury(&self, db: &Db, chain: Chain) -> Result<u32, SponsorError> {
-        if chain.family() != Family::Evm {
-            return Err(SponsorError::NoRefills(chain));
-        }
         let mut tx = self.begin(db).await?;
         Cursor::lock(&mut tx, chain).await?;
         self.write_down(&mut tx, chain, "add_treasury", "").await?;

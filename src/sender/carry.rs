@@ -13,6 +13,7 @@ use tracing::{debug, warn};
 use crate::sender::load::Load;
 use crate::sender::open::Open;
 use crate::sender::plan::Planned;
+use crate::sender::reclaim::makes_guards;
 use crate::sender::settle::{Found, apply};
 use crate::sender::sponsors::Sponsors;
 use crate::sender::{Resting, SendError, Sender, Ticked};
@@ -30,7 +31,10 @@ impl<C: PayingChain> Sender<C> {
         let now = clock.now();
         let open = Open::read(&mut self.db.read().await?, self.network.chain, now).await?;
         let guarded = self.carry_guarded(&open, may_sign, clock).await?;
-        let loads = open.loads(now);
+        let mut loads = open.loads(now);
+        if makes_guards(&self.network) {
+            loads.retain(|load| !matches!(load, Load::Refill(_)));
+        }
         if loads.is_empty() {
             return Ok(guarded);
         }

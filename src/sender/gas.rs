@@ -7,6 +7,7 @@
 use landfall_chain::{BlockRef, Effect, Network, PayingChain, TxId, U256};
 
 use crate::gas::{self, Bearer, Cause, Credit, EntryKind, GasCurrency, Observation, Split, Usd};
+use crate::sender::reclaim::makes_guards;
 use crate::sender::{SendError, Sender};
 use crate::store::attempts::Purpose;
 use crate::store::cursors::{self, Cursor};
@@ -118,7 +119,9 @@ pub(super) async fn book_unrecorded(
             continue;
         }
         let beyond = |_| StoreError::Inconsistent { what: "outlay", reason: format!("{outlay} of {}", spend.tx) };
-        let rent = u64::try_from(outlay.max(0)).map_err(beyond)?;
+        // What came to sponsors is no cost of theirs.
+        let given = spends::given(tx, chain, spend).await?;
+        let rent = u64::try_from((outlay - given).max(0)).map_err(beyond)?;
         let (id, amount) = (spends::transfer_of(tx, chain, spend).await?, fee.saturating_add(U256::from(rent)));
         let of = OfTransfer::new(id, chain, UNRECORDED, amount, &books.currency);
         books.charge(tx, OfTransfer { rent, ..of }, (spend.tx, spend.block), Cause::Unrecorded).await?;
@@ -167,9 +170,15 @@ impl<'n> Books<'n> {
                 Ok(())
             }
             Purpose::Refill => {
-                refills::landed(tx, landed.transfer_id, &landed.tx).await?;
-                let of = OfTransfer::new(None, self.network.chain, landed.purpose.name(), landed.fee, &self.currency);
-                self.charge(tx, of, (landed.tx, landed.block), Cause::Refill).await
+                // With its nonce it is over, whatever became of it. Its guard is made only where it was given.
+                if landed.locked.is_some() || !makes_guards(self.network) {
+                    refills::landed(tx, landed.transfer_id, &landed.tx).await?;
+                }
+                // That guard stays for good.
+                let rent = landed.locked.unwrap_or_default();
+                let amount = landed.fee.saturating_add(U256::from(rent));
+                let of = OfTransfer::new(None, self.network.chain, landed.purpose.name(), amount, &self.currency);
+                self.charge(tx, OfTransfer { rent, ..of }, (landed.tx, landed.block), Cause::Refill).await
             }
         }
     }

@@ -3,22 +3,28 @@
 //!
 //! There is no nonce. Each attempt names the hash of our newest block, and dies within 150 blocks on top of it. The
 //! time of that block is within the window, so the proof that nothing was paid can count from the window's end on.
-//! While the window is open, a new attempt is made every 20 seconds, whatever became of the earlier ones.
-//! Promise: every attempt makes the guard of the transfer's one intent, and a guard is made once. A second attempt that
-//! lands fails as a whole and pays nothing.
+//! While the window is open, a new attempt is made every 20 seconds, whatever became of the earlier ones. A refill has no
+//! window: its attempts follow each other until a final block shows its guard.
+//! Promise: every attempt makes the guard of the transfer's one intent, or of the refill's number, and a guard is made once.
+//! A second attempt that lands fails as a whole and pays nothing.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use landfall_chain::{BlockRef, GuardQuote, GuardTerms, Guarded, KeyPath, PayingChain, SIGN_REQUESTS_MAX, SignRequest};
+use landfall_chain::{
+    Address, BlockRef, GuardQuote, GuardTerms, Guarded, GuardedRefill, Intent, KeyPath, PayingChain, SIGN_REQUESTS_MAX,
+    SignRequest,
+};
 use tracing::warn;
 
 use crate::sender::fees::compute_price;
-use crate::sender::load::may_be_carried;
-use crate::sender::open::{Open, OpenTransfer};
+use crate::sender::load::{Load, may_be_carried};
+use crate::sender::open::Open;
 use crate::sender::plan::Planned;
+use crate::sender::reclaim::makes_guards;
 use crate::sender::{Resting, SendError, Sender, Ticked, new_accounts};
-use crate::store::attempts::{self, Attempt, Guarding, Purpose};
+use crate::store::attempts::{self, Attempt, Guarding};
+use crate::store::refills::Refilling;
 use crate::store::sponsors::{self, Sponsor};
 use crate::store::{transfers, wallets};
 use crate::time::{Clock, Timestamp};
@@ -31,12 +37,12 @@ const RESEND: Duration = Duration::from_secs(2);
 /// For how long: a blockhash lives 150 blocks, which is a minute at 400 ms. Sending for longer costs requests only.
 const RESEND_FOR: Duration = Duration::from_secs(90);
 
-/// A transfer that needs an attempt, and the sponsor that pays for it.
-type Due<'o> = (&'o OpenTransfer, Sponsor);
+/// A transfer or a refill that needs an attempt, and the sponsor that pays for it.
+type Due<'o> = (Load<'o>, Sponsor);
 
 /// What an attempt is made of.
 struct Quoted<'o> {
-    of: &'o OpenTransfer,
+    of: Load<'o>,
     sponsor: Sponsor,
     terms: GuardTerms,
 }
@@ -50,8 +56,9 @@ impl<C: PayingChain> Sender<C> {
         clock: &Clock,
     ) -> Result<Ticked, SendError> {
         let now = clock.now();
-        let is_carried = |of: &&OpenTransfer| of.is_guarded() && may_be_carried(of, open.head_time, now);
-        let carried: Vec<&OpenTransfer> = open.transfers.iter().filter(is_carried).collect();
+        let payments = open.transfers.iter().filter(|of| of.is_guarded() && may_be_carried(of, open.head_time, now));
+        let refills = open.refills.iter().filter(|_| makes_guards(&self.network));
+        let carried: Vec<Load<'_>> = refills.map(Load::Refill).chain(payments.map(Load::Payment)).collect();
         if carried.is_empty() {
             return Ok(Ticked::default());
         }
@@ -67,7 +74,7 @@ impl<C: PayingChain> Sender<C> {
     /// Records the attempts that are due; what was recorded and not signed before comes first, as it stands.
     async fn plan_guarded(
         &mut self,
-        carried: &[&OpenTransfer],
+        carried: &[Load<'_>],
         recent: &BlockRef,
         clock: &Clock,
     ) -> Result<Vec<Planned>, SendError> {
@@ -77,12 +84,12 @@ impl<C: PayingChain> Sender<C> {
         let quarantined = wallets::quarantined(&mut reader, self.network.chain.family()).await?;
         drop(reader);
         // The payer signs each attempt.
-        let carried: Vec<&OpenTransfer> =
-            carried.iter().filter(|of| !quarantined.contains(&of.transfer.source)).copied().collect();
+        let may_sign = |of: &&Load<'_>| of.paid().is_none_or(|of| !quarantined.contains(&of.transfer.source));
+        let carried: Vec<Load<'_>> = carried.iter().filter(may_sign).copied().collect();
         let mut planned: Vec<Planned> = Vec::new();
         for of in &carried {
-            for attempt in of.attempts.iter().filter(|attempt| attempt.signed.is_none()) {
-                planned.extend(self.planned_guarded(of, attempt.clone(), &known));
+            for attempt in of.attempts().iter().filter(|attempt| attempt.signed.is_none()) {
+                planned.extend(self.planned_guarded(*of, attempt.clone(), &known));
             }
         }
         let room = SIGN_REQUESTS_MAX.saturating_sub(planned.len());
@@ -95,6 +102,7 @@ impl<C: PayingChain> Sender<C> {
         let mut tx = self.begin_sending(now).await?;
         for Quoted { of, sponsor, terms } in quoted {
             if terms.makes_account
+                && let Some(of) = of.paid()
                 && let Some(why) =
                     new_accounts::refused(&mut tx, of, self.network.sending.new_accounts_per_day, now).await?
             {
@@ -104,17 +112,26 @@ impl<C: PayingChain> Sender<C> {
                 self.rest(Resting::Transfer(id), now);
                 continue;
             }
-            let Some((signed, address)) = of.signed().zip(sponsor.address) else { continue };
-            let last = attempts::last_nonce(&mut tx, self.network.chain, &address).await?;
-            let before = of.attempts.iter().map(|attempt| attempt.max_fee).max();
+            let Some(address) = sponsor.address else { continue };
+            let (nonce, nth) = match of.place() {
+                Some((_, nonce)) => {
+                    let newest = attempts::newest(&mut tx, self.network.chain, &address, nonce).await?;
+                    (nonce, newest.map_or(0, |(nth, ..)| nth + 1))
+                }
+                None => {
+                    let last = attempts::last_nonce(&mut tx, self.network.chain, &address).await?;
+                    (last.map_or(0, |last| last + 1), 0)
+                }
+            };
+            let before = of.attempts().iter().map(|attempt| attempt.max_fee).max();
             let GuardTerms { rent, compute_limit, compute_price: market, memo, makes_account, .. } = terms;
             let attempt = Attempt {
                 sponsor: address,
-                nonce: last.map_or(0, |last| last + 1),
-                nth: 0,
-                transfer_id: of.transfer.id,
-                purpose: Purpose::Payment,
-                deadline_secs: signed.deadline_secs,
+                nonce,
+                nth,
+                transfer_id: of.id(),
+                purpose: of.purpose(),
+                deadline_secs: of.deadline_secs(),
                 gas_limit: compute_limit.into(),
                 max_fee: compute_price(market.into(), before, compute_limit),
                 tip: 0,
@@ -132,32 +149,42 @@ impl<C: PayingChain> Sender<C> {
         Ok(planned)
     }
 
-    /// The transfers without a young attempt, the oldest first, each with the sponsor that has the fewest attempts.
+    /// What has no young attempt: refills of active sponsors, with the treasury; and transfers, the oldest first, each with the
+    /// sponsor that has the fewest attempts.
     fn due_guarded<'o>(
         &self,
-        carried: &[&'o OpenTransfer],
+        carried: &[Load<'o>],
         known: Vec<Sponsor>,
         (room, now): (usize, Timestamp),
     ) -> Vec<Due<'o>> {
         let is_old = |attempt: &Attempt| now.since(attempt.recorded_at) >= ATTEMPT_EVERY || now < attempt.recorded_at;
-        let is_due =
-            |of: &&&OpenTransfer| !self.rests(Resting::Transfer(of.transfer.id), now) && of.attempts.iter().all(is_old);
-        let due: Vec<&OpenTransfer> = carried.iter().filter(is_due).take(room).copied().collect();
+        let is_due = |of: &&Load<'_>| !self.rests(of.resting(), now) && of.attempts().iter().all(is_old);
+        let due: Vec<Load<'o>> = carried.iter().filter(is_due).take(room).copied().collect();
         let is_ready = |sponsor: &Sponsor| {
             let rests = sponsor.address.is_none_or(|address| self.rests(Resting::Sponsor(address), now));
             sponsor.state == SponsorState::Active && !rests
         };
         let has = |sponsor: &Sponsor| {
-            let attempts = carried.iter().flat_map(|of| &of.attempts);
+            let attempts = carried.iter().flat_map(|of| of.attempts());
             attempts.filter(|attempt| Some(attempt.sponsor) == sponsor.address && !is_old(attempt)).count()
         };
-        let mut ready: Vec<(usize, Sponsor)> =
-            known.into_iter().filter(is_ready).map(|sponsor| (has(&sponsor), sponsor)).collect();
-        if ready.is_empty() && !due.is_empty() {
-            warn!(chain = %self.network.chain, "{} transfers wait: no sponsor may carry them now", due.len());
+        let ready: Vec<Sponsor> = known.into_iter().filter(is_ready).collect();
+        let ready_of = |address: &Address| ready.iter().find(|sponsor| sponsor.address.as_ref() == Some(address));
+        let mut with_sponsor: Vec<Due<'o>> = Vec::new();
+        for of in &due {
+            if let Load::Refill(Refilling { treasury, recipient, .. }) = of
+                && let Some((treasury, _)) = ready_of(treasury).zip(ready_of(recipient))
+            {
+                with_sponsor.push((*of, treasury.clone()));
+            }
         }
-        let mut with_sponsor = Vec::new();
-        for of in due {
+        let carrying = ready.iter().filter(|sponsor| !sponsor.is_treasury);
+        let mut ready: Vec<(usize, Sponsor)> = carrying.map(|sponsor| (has(sponsor), sponsor.clone())).collect();
+        let payments: Vec<Load<'o>> = due.into_iter().filter(|of| of.paid().is_some()).collect();
+        if ready.is_empty() && !payments.is_empty() {
+            warn!(chain = %self.network.chain, "{} transfers wait: no sponsor may carry them now", payments.len());
+        }
+        for of in payments {
             let Some((count, sponsor)) = ready.iter_mut().min_by_key(|(count, sponsor)| (*count, sponsor.number))
             else {
                 break;
@@ -176,23 +203,35 @@ impl<C: PayingChain> Sender<C> {
         now: Timestamp,
     ) -> Result<Vec<Quoted<'o>>, SendError> {
         let asked = due.iter().map(async |(of, sponsor)| {
-            let intent = of.signed().and_then(|signed| self.intent(&of.transfer, signed.deadline_secs));
+            let intent = self.guarded_intent(*of, of.deadline_secs());
             match intent.zip(sponsor.address) {
                 Some((intent, address)) => Some(self.chain.guard_quote(&address, &intent, recent).await),
                 None => None,
             }
         });
         let answers = join_all(asked).await;
-        let answers = due.into_iter().zip(answers).filter_map(|(due, answer)| {
-            let id = due.0.transfer.id;
-            Some((due, id, answer?))
-        });
-        let answers = answers.collect();
+        let mut asked = Vec::new();
+        for (due, answer) in due.into_iter().zip(answers) {
+            match (due.0, answer) {
+                // Nobody waits for it, so it keeps nobody from his turn.
+                (load @ Load::Refill(_), Some(Err(error))) => {
+                    warn!(chain = %self.network.chain, "a refill waits and will be tried again: {error}");
+                    self.rest(load.resting(), now);
+                }
+                (load, Some(answer)) => asked.push((due, load.id(), answer)),
+                (_, None) => {}
+            }
+        }
         let (mut quoted, mut obstructed) = (Vec::new(), Vec::new());
-        for ((of, sponsor), quote) in self.answered(answers, now)? {
-            let id = of.transfer.id;
+        for ((of, sponsor), quote) in self.answered(asked, now)? {
+            let id = of.id();
             match quote {
                 GuardQuote::Terms(terms) => quoted.push(Quoted { of, sponsor, terms }),
+                // Its guard may stand: final blocks will show it.
+                GuardQuote::Refused(said) if of.paid().is_none() => {
+                    warn!(chain = %self.network.chain, "refill {id} cannot be given now and will be tried again: {said}");
+                    self.rest(of.resting(), now);
+                }
                 GuardQuote::Refused(said) => {
                     warn!(transfer = %id, "transfer {id} cannot be carried now and will be tried again: {said}");
                     obstructed.push((id, Obstacle::SimulationFailed, said));
@@ -213,26 +252,46 @@ impl<C: PayingChain> Sender<C> {
 
     /// An attempt with the request that signs it; `None` where its intent cannot be made any more, and where its sponsor
     /// signs nothing.
-    fn planned_guarded(&self, of: &OpenTransfer, attempt: Attempt, known: &[Sponsor]) -> Option<Planned> {
+    fn planned_guarded(&self, of: Load<'_>, attempt: Attempt, known: &[Sponsor]) -> Option<Planned> {
         let sponsor = known.iter().find(|sponsor| sponsor.address == Some(attempt.sponsor))?;
         if sponsor.state == SponsorState::Quarantined {
             return None;
         }
-        let intent = self.intent(&of.transfer, attempt.deadline_secs)?;
-        let guarded = Guarded { sponsor: attempt.sponsor, intent, terms: attempt.terms()? };
-        let payer = KeyPath::of_wallet(of.transfer.chain.family(), &of.transfer.account_id, &of.transfer.source_tag);
-        let path = self.sponsor_path(sponsor.number);
-        Some(Planned { attempt, request: SignRequest::Guarded { path, payer, guarded } })
+        let (path, terms) = (self.path_of(sponsor.is_treasury, sponsor.number), attempt.terms()?);
+        let request = match of {
+            Load::Refill(of) => {
+                let (treasury, refill, nonce) = (of.treasury, of.content(&self.network.chain_ref), of.nonce);
+                SignRequest::Refill { path, refill: GuardedRefill { treasury, refill, nonce, terms } }
+            }
+            Load::Payment(_) | Load::Cancellation(_) | Load::Clearing(_) => {
+                let transfer = &of.paid()?.transfer;
+                let intent = self.intent(transfer, attempt.deadline_secs)?;
+                let guarded = Guarded { sponsor: attempt.sponsor, intent, terms };
+                let payer = KeyPath::of_wallet(transfer.chain.family(), &transfer.account_id, &transfer.source_tag);
+                SignRequest::Guarded { path, payer, guarded }
+            }
+        };
+        Some(Planned { attempt, request })
+    }
+
+    /// What makes its guard.
+    fn guarded_intent(&self, of: Load<'_>, deadline_secs: u64) -> Option<Intent> {
+        match of {
+            Load::Refill(of) => Some(of.content(&self.network.chain_ref).intent(&of.treasury, of.nonce)),
+            Load::Payment(_) | Load::Cancellation(_) | Load::Clearing(_) => {
+                self.intent(&of.paid()?.transfer, deadline_secs)
+            }
+        }
     }
 }
 
 /// What was signed, may live still, and was not handed to a node lately; the oldest first.
-fn unsent<'o>(carried: &[&'o OpenTransfer], now: Timestamp) -> Vec<&'o Attempt> {
+fn unsent<'o>(carried: &[Load<'o>], now: Timestamp) -> Vec<&'o Attempt> {
     let is_unsent = |attempt: &&Attempt| {
         let is_due = attempt.resent_at.is_none_or(|at| now.since(at) >= RESEND || now < at);
         attempt.signed.is_some() && now.since(attempt.recorded_at) < RESEND_FOR && is_due
     };
-    let mut unsent: Vec<&Attempt> = carried.iter().flat_map(|of| &of.attempts).filter(is_unsent).collect();
+    let mut unsent: Vec<&Attempt> = carried.iter().flat_map(|of| of.attempts()).filter(is_unsent).collect();
     unsent.sort_by_key(|attempt| attempt.recorded_at);
     unsent
 }

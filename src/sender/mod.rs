@@ -119,6 +119,8 @@ enum Resting {
     /// What takes delegates away.
     Clearing(TransferId),
     Refill(TransferId),
+    /// Whether the nonce of a refill is used, or its guard stands.
+    RefillEnd(TransferId),
 }
 
 impl Resting {
@@ -378,7 +380,7 @@ impl<C: PayingChain> Sender<C> {
         let pause = match what {
             Resting::Transfer(_) => REFUSED_PAUSE,
             Resting::Sponsor(_) => SPONSOR_PAUSE,
-            Resting::Wallet(_) | Resting::Clearing(_) | Resting::Refill(_) => WALLET_PAUSE,
+            Resting::Wallet(_) | Resting::Clearing(_) | Resting::Refill(_) | Resting::RefillEnd(_) => WALLET_PAUSE,
         };
         self.rests.insert(what, now.plus(pause));
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use landfall_chain::{
-    Address, Authorization, CLEARINGS_MAX, Carried, Carrier, FeeMarket, PayingChain, Quote, Refill, SIGN_REQUESTS_MAX,
+    Address, Authorization, CLEARINGS_MAX, Carried, Carrier, FeeMarket, PayingChain, Quote, SIGN_REQUESTS_MAX,
     SignRequest, SignedAuthorization, SignedIntent, U256,
 };
 use tracing::warn;
@@ -361,10 +361,7 @@ impl<C: PayingChain> Sender<C> {
                 });
                 Some(Carried::Clearings(signed.take(CLEARINGS_MAX).collect()))
             }
-            Load::Refill(Refilling { number, recipient, amount, .. }) => {
-                let chain_ref = self.network.chain_ref.clone();
-                Some(Carried::Refill(Refill { chain_ref, number: *number, recipient: *recipient, amount: *amount }))
-            }
+            Load::Refill(refill) => Some(Carried::Refill(refill.content(&self.network.chain_ref))),
         }
     }
 

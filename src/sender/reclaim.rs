@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use landfall_chain::{
-    Address, BlockRef, Intent, KeyPath, Network, PayingChain, RECLAIM_GUARDS_MAX, Reclaim, ReclaimQuote, Route,
-    SignRequest, Signed,
+    Address, Asset, BlockRef, Family, Intent, KeyPath, Network, PayingChain, RECLAIM_GUARDS_MAX, Reclaim, ReclaimQuote,
+    Route, SignRequest, Signed,
 };
 use tracing::{debug, error, info, warn};
 
@@ -314,7 +314,8 @@ impl<C: PayingChain> Sender<C> {
 
 /// Whether transactions that pay here make guards.
 pub(super) fn makes_guards(network: &Network) -> bool {
-    network.assets.iter().any(|asset| matches!(asset.route, Some(Route::Guard { .. })))
+    let is_guarded = |asset: &Asset| matches!(asset.route, Some(Route::Guard { .. }));
+    network.chain.family() == Family::Solana || network.assets.iter().any(is_guarded)
 }
 
 /// What final blocks say became of it; `None` while it may still land.

@@ -1,20 +1,24 @@
 //! Refills: what the treasury of a chain gives sponsors that own less than the floor.
 //!
-//! A treasury is a sponsor that carries nothing else. What it gives is planned here, and carried like all else (`plan`, `carry`).
+//! A treasury is a sponsor that carries nothing else. What it gives is planned here, and carried like all else (`plan`, `carry`;
+//! `guarded` where transactions have no nonces). There a refill has a number in the place of a nonce, and the number a guard,
+//! which is never taken back: it is used once that stands.
 //! Promises:
 //! - One refill of a chain is open at a time, until a final block shows its nonce used.
 //! - A nonce of the treasury has one content, on record before it is signed, and in the signer's journal with it. To raise the
 //!   fees changes nothing of it. What a journal has that this store has not is put on record, and carried on (`compare`).
 //! - Where both are lost, the treasury's next nonce follows the chain. Then a sponsor of ours may be refilled once more.
+//! - A guard of a later number is made only where a final block shows that of the number before.
 
 use std::cmp::Ordering;
 
-use landfall_chain::{BlockRef, PayingChain, U256};
+use landfall_chain::{Address, BlockRef, PayingChain, Refill, U256};
 use tracing::{info, warn};
 
 use crate::sender::open::Open;
+use crate::sender::reclaim::makes_guards;
 use crate::sender::sponsors::Ready;
-use crate::sender::{Resting, SendError, Sender, gas};
+use crate::sender::{Resting, SendError, Sender, WALLET_PAUSE, gas};
 use crate::store::cursors::Cursor;
 use crate::store::refills::{self, RefillState, Refilling};
 use crate::store::sponsors::{self, Sponsor};
@@ -22,12 +26,18 @@ use crate::store::{attempts, halts};
 use crate::time::{Clock, Timestamp};
 use crate::transfer::{SponsorState, TransferId};
 
+/// How many guards that stand and are not on record are passed over at a time. They are those of a store and a journal that
+/// are lost, and those that somebody else made by sending lamports there.
+const PASSED_OVER_MAX: u64 = 32;
+
 /// What a treasury does next.
 enum Next {
     /// It gives something with this nonce.
     Give(u64),
     /// It carries again what it gave with this nonce.
     Again(u64),
+    /// All nonces below this one are used, and it is asked for more of them.
+    PassOver(u64),
     Wait,
 }
 
@@ -48,19 +58,25 @@ impl<C: PayingChain> Sender<C> {
     async fn end_refills(&mut self, open: &Open, now: Timestamp) -> Result<(), SendError> {
         let chain = self.network.chain;
         let Some((finalized, _)) = open.finalized.filter(|_| !open.refills.is_empty()) else { return Ok(()) };
-        if open.refills.iter().all(|refill| self.rests(Resting::Refill(refill.id), now)) {
+        if open.refills.iter().all(|refill| self.rests(Resting::RefillEnd(refill.id), now)) {
             return Ok(());
         }
         let sponsors = self.ready_sponsors(now).await?;
         let mut passed = Vec::new();
         for refill in &open.refills {
             let landed = sponsors.get(&refill.treasury).map_or(0, |(ready, _)| ready.landed);
-            let rest = Resting::Refill(refill.id);
-            if refill.nonce >= landed || self.rests(rest, now) {
+            let rest = Resting::RefillEnd(refill.id);
+            let may_be_used = if makes_guards(&self.network) {
+                // What was sent since has shown itself by then.
+                now.since(refill.recorded_at) >= WALLET_PAUSE
+            } else {
+                refill.nonce < landed
+            };
+            if !may_be_used || self.rests(rest, now) {
                 continue;
             }
             self.rest(rest, now);
-            if refill.nonce < self.chain.nonce_at(&refill.treasury, Some(&finalized)).await? {
+            if self.is_nonce_used(&refill.treasury, refill.nonce, &finalized).await? {
                 passed.push(refill.id);
             }
         }
@@ -76,6 +92,17 @@ impl<C: PayingChain> Sender<C> {
             refills::passed(&mut tx, id).await?;
         }
         Ok(self.commit(tx, now).await?)
+    }
+
+    /// Whether this nonce of the treasury is used after the final block `at`, by as many endpoints as must agree.
+    async fn is_nonce_used(&self, treasury: &Address, nonce: u64, at: &BlockRef) -> Result<bool, SendError> {
+        if !makes_guards(&self.network) {
+            return Ok(nonce < self.chain.nonce_at(treasury, Some(at)).await?);
+        }
+        // The guard follows from the nonce, whatever is given.
+        let (chain_ref, recipient) = (self.network.chain_ref.clone(), *treasury);
+        let refill = Refill { chain_ref, number: 0, recipient, amount: U256::ZERO };
+        Ok(self.chain.is_used(&refill.intent(treasury, nonce), at).await?)
     }
 
     /// Records what the poorest sponsor below the floor is given, by what was reported of all of them in this tick.
@@ -115,8 +142,16 @@ impl<C: PayingChain> Sender<C> {
             return Ok(false);
         }
         let last = attempts::last_nonce(&mut self.db.read().await?, chain, &ready.address).await?;
-        let nonce = match self.next_refill(&ready, last, &finalized).await? {
+        let end = ready.end(last);
+        let nonce = match self.next_refill(&ready, end, &finalized).await? {
             Next::Give(nonce) => nonce,
+            Next::PassOver(next) => {
+                let mut tx = self.begin_sending(now).await?;
+                sponsors::journaled(&mut tx, chain, &ready.address, next - 1).await?;
+                self.commit(tx, now).await?;
+                self.owned_is_new = true;
+                return Ok(false);
+            }
             Next::Again(nonce) => {
                 let mut tx = self.begin_sending(now).await?;
                 refills::reopen(&mut tx, chain, (&ready.address, nonce)).await?;
@@ -138,15 +173,21 @@ impl<C: PayingChain> Sender<C> {
             attempts: Vec::new(),
         };
         let mut tx = self.begin_sending(now).await?;
+        if nonce > end {
+            sponsors::journaled(&mut tx, chain, &ready.address, nonce - 1).await?;
+        }
         refills::record(&mut tx, chain, &refill).await?;
         self.commit(tx, now).await?;
         info!(%chain, "sponsor {} on {chain} is refilled with {amount} by the treasury, nonce {nonce}", sponsor.number);
         Ok(true)
     }
 
-    /// Which nonce of the treasury comes next while nothing is open, `last` being the last one of our attempts.
-    async fn next_refill(&mut self, ready: &Ready, last: Option<u64>, finalized: &BlockRef) -> Result<Next, SendError> {
-        let (end, landed) = (ready.end(last), ready.landed);
+    /// Which nonce of the treasury comes next while nothing is open, `end` being the one behind all that are known.
+    async fn next_refill(&mut self, ready: &Ready, end: u64, finalized: &BlockRef) -> Result<Next, SendError> {
+        if makes_guards(&self.network) {
+            return self.next_guarded(&ready.address, end, finalized).await;
+        }
+        let landed = ready.landed;
         match landed.cmp(&end) {
             Ordering::Equal => Ok(Next::Give(end)),
             Ordering::Greater => {
@@ -160,5 +201,20 @@ impl<C: PayingChain> Sender<C> {
                 Ok(if is_given_up { Next::Again(landed) } else { Next::Wait })
             }
         }
+    }
+
+    async fn next_guarded(&self, treasury: &Address, end: u64, finalized: &BlockRef) -> Result<Next, SendError> {
+        if let Some(last) = end.checked_sub(1)
+            && !self.is_nonce_used(treasury, last, finalized).await?
+        {
+            // Final blocks were given up.
+            return Ok(Next::Again(last));
+        }
+        for nonce in end..end.saturating_add(PASSED_OVER_MAX) {
+            if !self.is_nonce_used(treasury, nonce, finalized).await? {
+                return Ok(Next::Give(nonce));
+            }
+        }
+        Ok(Next::PassOver(end.saturating_add(PASSED_OVER_MAX)))
     }
 }

@@ -153,6 +153,14 @@ pub async fn reopen(tx: &mut Tx, chain: Chain, (treasury, nonce): (&Address, u64
     execute!(tx, REOPEN, chain.name(), treasury.as_bytes(), int(nonce)).map(drop)
 }
 
+impl Refilling {
+    /// What it gives, on the chain with this CAIP-2 name.
+    pub fn content(&self, chain_ref: &str) -> Refill {
+        let Refilling { number, recipient, amount, .. } = *self;
+        Refill { chain_ref: chain_ref.to_owned(), number, recipient, amount }
+    }
+}
+
 impl TryFrom<Row> for Refilling {
     type Error = StoreError;
 

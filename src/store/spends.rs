@@ -3,7 +3,7 @@
 //! A transaction is noted in the transaction that records its debits and fees, once for each spender. It is open until its
 //! block is final and a sender has judged it, so these are few.
 
-use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Chain, TxId, U256};
+use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Chain, GUARD_RENT_MAX, TxId, U256};
 
 use crate::store::deposits::{address, amount_of};
 use crate::store::movements::tx_id;
@@ -35,7 +35,7 @@ pub struct Evidence {
     /// What left the spender, and what its intents paid.
     pub left: Vec<(AssetId, U256)>,
     pub paid: Vec<(AssetId, U256)>,
-    /// All that left came to sponsors of the chain.
+    /// All that left came to sponsors of the chain; where blocks show what all of it was, but for the rent of a guard.
     pub is_to_sponsors: bool,
 }
 
@@ -64,6 +64,10 @@ statements! {
     PAID = "SELECT asset, amount FROM marks WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4 AND effect = 'paid' ORDER BY intent_key";
     JOURNALED = "INSERT INTO journal_txs (chain, tx_id, transfer_id) VALUES ($1, $2, $3) ON CONFLICT (chain, tx_id) DO NOTHING";
     COST = "SELECT amount, outlay FROM fees WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4";
+    // What a treasury gave. Only what comes to sponsors is recorded here.
+    GIVEN = "SELECT u.amount FROM sponsors AS t CROSS JOIN unattributed AS u CROSS JOIN sponsors AS s \
+             WHERE t.chain = $1 AND t.address = $4 AND t.is_treasury AND u.chain = t.chain AND u.block_hash = $2 AND u.tx_id = $3 AND u.asset = $5 \
+             AND s.chain = u.chain AND s.address = u.recipient AND s.address <> t.address ORDER BY u.leg_hash";
     TRANSFER_OF = "SELECT t.id FROM journal_txs AS j JOIN transfers AS t ON t.id = j.transfer_id WHERE j.chain = $1 AND j.tx_id = $2 \
                    UNION SELECT t.id FROM marks AS m CROSS JOIN transfers AS t WHERE m.chain = $1 AND m.block_hash = $3 AND m.tx_id = $2 \
                    AND t.chain = m.chain AND t.source = m.payer AND t.intent_key = m.intent_key ORDER BY id LIMIT 1";
@@ -117,7 +121,14 @@ pub async fn evidence(connection: &mut impl Connection, chain: Chain, spend: &Sp
     let is_ours = fetch_optional!(connection, (i32,), IS_OURS, name, of)?.is_some();
     let elsewhere = fetch_optional!(connection, (i32,), ELSEWHERE, name, hash, of, spender)?;
     let (left, paid) = (amounts(left)?, amounts(paid)?);
-    let is_to_sponsors = !left.is_empty() && elsewhere.is_none();
+    // Where a block shows balances, one debit has all that left, whoever got it.
+    let outlay = cost(connection, chain, spend).await?.map_or(0, |(_, outlay)| outlay);
+    let is_to_sponsors = if outlay == 0 {
+        !left.is_empty() && elsewhere.is_none()
+    } else {
+        let given = given(connection, chain, spend).await?;
+        given > 0 && outlay <= given.saturating_add(GUARD_RENT_MAX.into())
+    };
     Ok(Evidence { is_ours, carries, has_fee, left, paid, is_to_sponsors })
 }
 
@@ -151,6 +162,17 @@ pub async fn cost(
     let (hash, of, spender) = (&spend.block.hash.0[..], spend.tx.as_bytes(), spend.spender.as_bytes());
     let row = fetch_optional!(connection, (Vec<u8>, String), COST, chain.name(), hash, of, spender)?;
     row.map(|(amount, outlay)| Ok((amount_of(&amount)?, parsed("outlay", &outlay)?))).transpose()
+}
+
+/// What it brought sponsors of the chain, if a treasury paid for it.
+pub async fn given(connection: &mut impl Connection, chain: Chain, spend: &Spend) -> Result<i128, StoreError> {
+    let (hash, of, spender) = (&spend.block.hash.0[..], spend.tx.as_bytes(), spend.spender.as_bytes());
+    let rows = fetch_all!(connection, (Vec<u8>,), GIVEN, chain.name(), hash, of, spender, AssetId::Native.to_bytes())?;
+    let mut given = U256::ZERO;
+    for (amount,) in rows {
+        given = given.saturating_add(amount_of(&amount)?);
+    }
+    i128::try_from(given).map_err(|error| StoreError::inconsistent("refill", error))
 }
 
 /// For which transfer on record it was made, by the signer's journal or by the intent that its block shows.

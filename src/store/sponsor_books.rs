@@ -52,25 +52,29 @@ statements! {
              WHERE d.chain = $1 AND d.sender = $2 AND d.asset = $3 AND d.block_number > $4 AND d.block_number <= $5 \
              AND b.chain = d.chain AND b.hash = d.block_hash AND b.canonical \
              AND t.chain = d.chain AND t.address = d.sender AND t.is_treasury AND (s.is_foreign IS NULL OR NOT s.is_foreign) \
+             AND NOT EXISTS (SELECT 1 FROM fees AS f WHERE f.chain = d.chain AND f.block_hash = d.block_hash AND f.tx_id = d.tx_id \
+             AND f.payer = d.sender AND f.outlay <> '0') \
              UNION ALL SELECT 'came', u.amount FROM unattributed AS u CROSS JOIN blocks AS b \
              WHERE u.chain = $1 AND u.recipient = $2 AND u.asset = $3 AND u.block_number > $4 AND u.block_number <= $5 \
              AND u.reason IN ('own_gas_topup', 'rent_refund', 'self_transfer') \
              AND b.chain = u.chain AND b.hash = u.block_hash AND b.canonical";
     PAID = "SELECT f.amount, f.outlay, s.is_foreign, a.guard_rent, g.lamports, r.number, \
             (SELECT CAST(SUM(t.reclaim_lamports) AS BIGINT) FROM guards AS t WHERE t.chain = r.chain AND t.sponsor = r.sponsor \
-            AND t.reclaim = r.number AND t.state = 'reclaimed') AS brought \
-            FROM fees AS f CROSS JOIN blocks AS b \
+            AND t.reclaim = r.number AND t.state = 'reclaimed') AS brought, o.is_treasury, \
+            (SELECT CAST(SUM(l.rent) AS BIGINT) FROM gas_ledger AS l WHERE l.chain = f.chain AND l.tx_id = f.tx_id AND l.kind = 'COST') AS booked \
+            FROM sponsors AS o CROSS JOIN fees AS f CROSS JOIN blocks AS b \
             LEFT JOIN spends AS s ON s.chain = f.chain AND s.block_hash = f.block_hash AND s.tx_id = f.tx_id AND s.spender = f.payer \
             LEFT JOIN transfer_attempts AS a ON a.chain = f.chain AND a.tx_id = f.tx_id \
             LEFT JOIN guards AS g ON g.transfer_id = a.transfer_id \
             LEFT JOIN reclaims AS r ON r.chain = f.chain AND r.tx_id = f.tx_id \
-            WHERE f.chain = $1 AND f.payer = $2 AND f.block_number > $3 AND f.block_number <= $4 \
+            WHERE o.chain = $1 AND o.address = $2 AND f.chain = o.chain AND f.payer = o.address AND f.block_number > $3 AND f.block_number <= $4 \
             AND b.chain = f.chain AND b.hash = f.block_hash AND b.canonical";
 }
 
 /// A transaction that a sponsor paid for: fee, outlay, and whether it is foreign. Then the rent of the guard that it was to
-/// make, and what the guard of its transfer was made with. Last its number where it is a reclaim, and what that took back.
-type PaidRow = (Vec<u8>, String, Option<bool>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
+/// make, and what the guard of its transfer was made with; its number where it is a reclaim, and what that took back. Last
+/// whether the sponsor is a treasury, and the rent that the ledger has of it.
+type PaidRow = (Vec<u8>, String, Option<bool>, Option<i64>, Option<i64>, Option<i64>, Option<i64>, bool, Option<i64>);
 
 /// The books of a sponsor; `None` before its first reading.
 pub async fn of_sponsor(
@@ -151,13 +155,18 @@ pub async fn moved(
 }
 
 /// What came and left by a transaction that the sponsor paid for, beside its costs in the ledger.
-fn paid((fee, outlay, is_foreign, rent, locked, reclaim, brought): PaidRow) -> Result<(U256, U256), StoreError> {
+fn paid(row: PaidRow) -> Result<(U256, U256), StoreError> {
+    let (fee, outlay, is_foreign, rent, locked, reclaim, brought, is_treasury, booked) = row;
     let (fee, outlay) = (amount_of(&fee)?, parsed::<i128>("outlay", &outlay)?);
     let (spent, gained) = (U256::from(outlay.max(0).unsigned_abs()), U256::from(outlay.min(0).unsigned_abs()));
     let lamports = |lamports: Option<i64>| uint::<u64>("lamports", lamports.unwrap_or_default()).map(U256::from);
     let came = if reclaim.is_some() { lamports(brought)? } else { gained };
     if is_foreign == Some(true) {
         return Ok((came, fee.saturating_add(spent)));
+    }
+    if is_treasury {
+        // What is no rent was given, and is in no ledger.
+        return Ok((came, spent.saturating_sub(lamports(booked)?)));
     }
     // What failed has made no guard, and took nothing but its fee.
     let has_made = rent.is_some_and(|rent| outlay >= i128::from(rent));

@@ -20,6 +20,7 @@ mod deliveries;
 mod explain;
 mod fiat_token;
 mod first_deposit;
+mod foreign;
 mod hook;
 mod kills;
 mod nats;

@@ -70,9 +70,9 @@ pub use searching::{Pages, Searched, Searching};
 pub use sender::{Payer, SenderRule};
 pub use signers::Signers;
 pub use signing::{
-    Carried, Carrier, GUARD_RETENTION_HOURS_MIN, GuardTerms, Guarded, JOURNAL_ENTRIES_MAX, JournalPage, Journaled,
-    KeyPath, RECLAIM_GUARDS_MAX, Reclaim, Refill, Refusal, SIGN_REQUESTS_MAX, Seed, SignRequest, Signed, Signer,
-    SignerUnavailable, Signing,
+    Carried, Carrier, GUARD_RENT_MAX, GUARD_RETENTION_HOURS_MIN, GuardTerms, Guarded, GuardedRefill,
+    JOURNAL_ENTRIES_MAX, JournalPage, Journaled, KeyPath, RECLAIM_GUARDS_MAX, Reclaim, Refill, Refusal,
+    SIGN_REQUESTS_MAX, Seed, SignRequest, Signed, Signer, SignerUnavailable, Signing,
 };
 pub use source::{
     AccountState, AddressSource, BlockSource, Candidates, Fate, Found, Lane, Legs, Named, Read, ReadProof, Search,

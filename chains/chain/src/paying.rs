@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Acting, Address, BlockRef, Carried, Carrier, GuardTerms, Guarded, HoldingSource, Intent, Mark, SourceError, TxId,
-    U256,
+    Acting, Address, BlockRef, Carried, Carrier, GuardTerms, HoldingSource, Intent, Mark, SourceError, TxId, U256,
 };
 
 /// What a unit of gas costs now, in base units of the native currency.
@@ -316,10 +315,10 @@ impl Carrier {
     }
 }
 
-impl Guarded {
+impl GuardTerms {
     /// The most that it may cost its sponsor, in lamports, beside its signatures and the rent of a new token account.
     pub fn cost_max(&self) -> u128 {
-        let GuardTerms { rent, compute_limit, compute_price, .. } = self.terms;
+        let GuardTerms { rent, compute_limit, compute_price, .. } = *self;
         let compute = u128::from(compute_price).saturating_mul(u128::from(compute_limit)).div_ceil(1_000_000);
         compute.saturating_add(u128::from(rent))
     }

@@ -9,7 +9,9 @@ use std::pin::Pin;
 use serde::{Deserialize, Serialize};
 
 use crate::hashing::hash_of;
-use crate::{Address, Authorization, BlockHash, Family, Intent, SignedAuthorization, SignedIntent, TxId, U256};
+use crate::{
+    Address, AssetId, Authorization, BlockHash, Family, Intent, Route, SignedAuthorization, SignedIntent, TxId, U256,
+};
 
 /// How many requests one call may have.
 pub const SIGN_REQUESTS_MAX: usize = 64;
@@ -19,6 +21,10 @@ pub const RECLAIM_GUARDS_MAX: usize = 4;
 
 /// No guard is taken back sooner behind the deadline of its transfer, whatever is asked for.
 pub const GUARD_RETENTION_HOURS_MIN: u32 = 24;
+
+/// What a guard may be made with, in lamports: what agave 4 asks of an account without data, which becomes less
+/// (SIMD-0437), and one more where the same sum is paid.
+pub const GUARD_RENT_MAX: u64 = 890_881;
 
 /// How many entries of its journal a signer reads for one call.
 pub const JOURNAL_ENTRIES_MAX: u64 = 1_000;
@@ -98,6 +104,13 @@ pub enum SignRequest {
         /// The transaction.
         guarded: Guarded,
     },
+    /// By a treasury's key, where each transaction makes a guard.
+    Refill {
+        /// Where the treasury's key stands.
+        path: KeyPath,
+        /// The transaction.
+        refill: GuardedRefill,
+    },
     /// By the keys of a sponsor and of the payers whose guards it takes back.
     Reclaim {
         /// Where the sponsor's key stands.
@@ -164,6 +177,20 @@ pub struct Guarded {
     pub sponsor: Address,
     /// What it pays.
     pub intent: Intent,
+    /// What it is made of beside that.
+    pub terms: GuardTerms,
+}
+
+/// A transaction of Solana by which a treasury makes the guard of a refill, and gives it. That guard is never taken back, so
+/// the treasury can give nothing else with the same number.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GuardedRefill {
+    /// Who pays for it.
+    pub treasury: Address,
+    /// What it gives.
+    pub refill: Refill,
+    /// The number of the refill, in the place of a nonce: 0, 1, 2..
+    pub nonce: u64,
     /// What it is made of beside that.
     pub terms: GuardTerms,
 }
@@ -328,6 +355,40 @@ impl KeyPath {
             u32::from_be_bytes(bytes) & !(1 << 31)
         };
         KeyPath { seed, family, account: number(0), index: number(4) }
+    }
+}
+
+impl Refill {
+    /// What stands in the place of a transfer's id: it follows from the chain, its treasury and the nonce alone.
+    pub fn id(chain_ref: &str, treasury: &Address, nonce: u64) -> [u8; 16] {
+        let nonce = nonce.to_be_bytes();
+        let hash = hash_of([b"refill/v1".as_slice(), chain_ref.as_bytes(), treasury.as_bytes(), &nonce]);
+        let (id, _) = hash.split_first_chunk().expect("32 is more than 16");
+        *id
+    }
+
+    /// What it pays where each transaction makes a guard. Nothing but its guard keeps it from being paid twice: it has no
+    /// deadline.
+    pub fn intent(&self, treasury: &Address, nonce: u64) -> Intent {
+        Intent {
+            transfer_id: Refill::id(&self.chain_ref, treasury, nonce),
+            chain_ref: self.chain_ref.clone(),
+            // The native currency is moved in base units, whatever its decimals.
+            route: Route::Guard { program: None, decimals: 0 },
+            asset: AssetId::Native,
+            payer: *treasury,
+            destination: self.recipient,
+            amount: self.amount,
+            deadline: 0,
+        }
+    }
+}
+
+impl GuardedRefill {
+    /// The transaction as one that makes a guard: its payer pays for it.
+    pub fn guarded(&self) -> Guarded {
+        let GuardedRefill { treasury, refill, nonce, terms } = self;
+        Guarded { sponsor: *treasury, intent: refill.intent(treasury, *nonce), terms: *terms }
     }
 }
 

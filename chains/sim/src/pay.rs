@@ -52,6 +52,8 @@ pub(crate) struct Paying {
     /// What was ever signed.
     signed: BTreeMap<TxId, Carrier>,
     guarded: BTreeMap<TxId, Guarded>,
+    /// Of those that refill a sponsor, the number of the refill.
+    refills: BTreeMap<TxId, u64>,
     reclaims: BTreeMap<TxId, Reclaim>,
     /// Guards that somebody else made.
     made: BTreeSet<IntentKey>,
@@ -79,6 +81,7 @@ impl Paying {
         Paying {
             signed: BTreeMap::new(),
             guarded: BTreeMap::new(),
+            refills: BTreeMap::new(),
             reclaims: BTreeMap::new(),
             made: BTreeSet::new(),
             misses_accounts: false,
@@ -294,12 +297,18 @@ impl SimChain {
     pub fn refills(&self) -> Vec<(Address, U256, u64)> {
         let state = self.lock();
         let txs = state.blocks.iter().flat_map(|block| &block.txs).filter(|tx| !tx.legs.is_empty());
-        let carriers = txs.filter_map(|tx| state.paying.signed.get(&tx.tx.id));
-        let refills = carriers.filter_map(|carrier| match &carrier.carried {
-            Carried::Refill(Refill { recipient, amount, .. }) => Some((*recipient, *amount, carrier.nonce)),
-            Carried::Payment { .. } | Carried::Cancellation(_) | Carried::Clearings(_) => None,
-        });
-        refills.collect()
+        let by_nonce = |id: &TxId| {
+            let carrier = state.paying.signed.get(id)?;
+            match &carrier.carried {
+                Carried::Refill(Refill { recipient, amount, .. }) => Some((*recipient, *amount, carrier.nonce)),
+                Carried::Payment { .. } | Carried::Cancellation(_) | Carried::Clearings(_) => None,
+            }
+        };
+        let by_guard = |id: &TxId| {
+            let Guarded { intent, .. } = state.paying.guarded.get(id)?;
+            Some((intent.destination, intent.amount, *state.paying.refills.get(id)?))
+        };
+        txs.filter_map(|tx| by_nonce(&tx.tx.id).or_else(|| by_guard(&tx.tx.id))).collect()
     }
 
     /// How many transactions of an address canonical blocks have.
@@ -454,7 +463,8 @@ impl State {
             }
             let tx = TxRef { id, life: TxLife::Block };
             let mut executed = SimTx { tx, ..SimTx::new(sponsor, 0, Vec::new()) };
-            let has_account = terms.makes_account || !self.paying.misses_accounts;
+            let is_missing = self.paying.misses_accounts && intent.asset != AssetId::Native;
+            let has_account = terms.makes_account || !is_missing;
             if has_account && self.obstacle_of_guarded(&intent).is_none() {
                 let Intent { asset, payer, destination, amount, .. } = intent;
                 let guard = guard_of(&intent);
@@ -462,11 +472,14 @@ impl State {
                     SimLeg { asset, sender: payer, recipient: destination, amount, lane: Lane::Block },
                     SimLeg::native(sponsor, guard, terms.rent),
                 ];
-                if self.paying.misses_accounts {
+                if is_missing {
                     executed.legs.push(SimLeg::native(sponsor, account_of(&destination), ACCOUNT_RENT));
                 }
-                let effect = Effect::Paid { destination, amount };
-                executed.marks = vec![Mark { tx, payer, key: intent.key().shown(&payer), asset, effect }];
+                // Who pays the rent, too, has lost more than arrived.
+                if sponsor != payer {
+                    let effect = Effect::Paid { destination, amount };
+                    executed.marks = vec![Mark { tx, payer, key: intent.key().shown(&payer), asset, effect }];
+                }
             }
             self.blocks.last_mut().expect("block 0 is never dropped").txs.push(executed);
         }
@@ -642,7 +655,7 @@ impl PayingChain for SimChain {
             compute_limit: COMPUTE_LIMIT,
             compute_price: 0,
             memo: false,
-            makes_account: state.paying.misses_accounts,
+            makes_account: state.paying.misses_accounts && intent.asset != AssetId::Native,
         }))
     }
 

@@ -3,8 +3,8 @@
 //! Promise: an entry has one form, so that its hash covers each byte of it, and the entry before.
 
 use landfall_chain::{
-    Address, Authorization, BlockHash, Carried as Load, Carrier, Family, GuardTerms, Guarded, Intent, Journaled,
-    KeyPath, Reclaim, Refill, Route, TxId, U256, hash_of,
+    Address, Authorization, BlockHash, Carried as Load, Carrier, Family, GuardTerms, Guarded, GuardedRefill, Intent,
+    Journaled, KeyPath, Reclaim, Refill, Route, TxId, U256, hash_of,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -151,6 +151,20 @@ struct GuardedContent {
     tx: String,
 }
 
+/// `content` of a refill that makes a guard.
+#[derive(Serialize)]
+struct RefillContent {
+    sponsor: String,
+    refill: Refilled,
+    nonce: u64,
+    blockhash: String,
+    rent: u64,
+    compute_limit: u32,
+    compute_price: u64,
+    /// Its id.
+    tx: String,
+}
+
 /// `content` of a transaction that takes back guards.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ReclaimContent {
@@ -189,6 +203,13 @@ pub(super) struct Authorized {
     pub(super) wallet: String,
     implementation: String,
     pub(super) nonce: u64,
+}
+
+impl Refilled {
+    fn of(refill: &Refill) -> Self {
+        let Refill { number, recipient, amount, .. } = refill;
+        Refilled { number: *number, recipient: recipient.to_string(), amount: amount.to_string() }
+    }
 }
 
 impl Line {
@@ -263,10 +284,7 @@ impl Line {
             Load::Clearings(all) => {
                 clearing_signatures = Some(all.iter().map(|it| hex::encode(&it.signature)).collect());
             }
-            Load::Refill(Refill { number, recipient, amount, .. }) => {
-                let (recipient, amount) = (recipient.to_string(), amount.to_string());
-                refill = Some(Refilled { number: *number, recipient, amount });
-            }
+            Load::Refill(given) => refill = Some(Refilled::of(given)),
         }
         let content = raw(&CarrierContent {
             sponsor: carrier.sponsor.to_string(),
@@ -309,6 +327,24 @@ impl Line {
             tx: tx.to_string(),
         });
         Line::draft(Kind::Carrier, content, at).about(path, &guarded.intent)
+    }
+
+    /// `tx` is its id.
+    pub(super) fn of_refill(path: &KeyPath, refill: &GuardedRefill, tx: &TxId, at: u64) -> Self {
+        let GuardedRefill { treasury, refill, nonce, terms } = refill;
+        let GuardTerms { blockhash, rent, compute_limit, compute_price, .. } = *terms;
+        let content = raw(&RefillContent {
+            sponsor: treasury.to_string(),
+            refill: Refilled::of(refill),
+            nonce: *nonce,
+            blockhash: hex::encode(blockhash.0),
+            rent,
+            compute_limit,
+            compute_price,
+            tx: tx.to_string(),
+        });
+        let (chain, path) = (Some(refill.chain_ref.clone()), Some(path.to_string()));
+        Line { chain, path, ..Line::draft(Kind::Carrier, content, at) }
     }
 
     /// `entries` are those of the intents.

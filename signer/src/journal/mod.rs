@@ -15,7 +15,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use landfall_chain::{Authorization, Carrier, Guarded, Intent, KeyPath, Reclaim, TxId, U256};
+use landfall_chain::{Authorization, Carrier, Guarded, GuardedRefill, Intent, KeyPath, Reclaim, TxId, U256};
 use rand::TryRng;
 use rand::rngs::SysRng;
 
@@ -131,6 +131,10 @@ impl Draft {
     }
 
     /// `path` is the sponsor's, `intent_seq` the entry of what it pays, and `tx` its id.
+    pub(crate) fn of_refill(path: &KeyPath, refill: &GuardedRefill, tx: &TxId, at: u64) -> Self {
+        Draft(Line::of_refill(path, refill, tx, at))
+    }
+
     pub(crate) fn of_guarded(path: &KeyPath, guarded: &Guarded, (intent_seq, tx): (u64, &TxId), at: u64) -> Self {
         Draft(Line::of_guarded(path, guarded, (intent_seq, tx), at))
     }

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use ed25519_dalek::{Signature, VerifyingKey};
 use landfall_chain::{
-    Address, AssetId, BlockHash, Family, GuardTerms, Guarded, Intent, Journaled, KeyPath, Reclaim, Route, SignRequest,
-    Signer, TxId, U256,
+    Address, AssetId, BlockHash, Family, GuardTerms, Guarded, GuardedRefill, Intent, Journaled, KeyPath, Reclaim,
+    Refill, Route, SignRequest, Signed, Signer, TxId, U256,
 };
 use landfall_signer::Embedded;
 
@@ -201,4 +201,79 @@ async fn a_reclaim_of_what_is_not_in_the_journal_or_to_somebody_else_is_refused_
         assert!(why.contains(expected), "{why}, not {expected}");
     }
     assert_eq!(signer.newest_seq(), 1, "nothing was written");
+}
+
+#[tokio::test]
+async fn a_treasury_makes_one_guard_for_each_number_and_gives_with_it_what_the_journal_has_and_nothing_else() {
+    let world = World::new();
+    let signer = world.open();
+    let path = KeyPath::of_treasury(Family::Solana, SOLANA);
+    let of_sponsor = |number| KeyPath::of_sponsor(Family::Solana, SOLANA, number);
+    let addresses = signer.addresses(&[path, of_sponsor(0), of_sponsor(3)]).await.unwrap();
+    let [treasury, first, second] = addresses[..] else { panic!("three addresses") };
+    let given = |number: u32, recipient: Address, amount: u64| Refill {
+        chain_ref: SOLANA.to_owned(),
+        number,
+        recipient,
+        amount: U256::from(amount),
+    };
+    let terms = |blockhash: u8| GuardTerms {
+        blockhash: BlockHash([blockhash; 32]),
+        rent: 890_880,
+        compute_limit: 900,
+        compute_price: 7_000,
+        memo: false,
+        makes_account: false,
+    };
+    let asked = |refill: Refill, nonce, blockhash| GuardedRefill { treasury, refill, nonce, terms: terms(blockhash) };
+    let request = |refill: GuardedRefill| SignRequest::Refill { path, refill };
+    let good = asked(given(0, first, 5_000), 4, 8);
+    let signed = one(&signer, request(good.clone())).await.unwrap();
+    let unsigned = landfall_solana::pay::refill(&good).unwrap();
+    let by_treasury: [u8; 64] = signed.bytes[1..65].try_into().unwrap();
+    assert_eq!(unsigned.signed(&by_treasury), (signed.bytes.clone(), signed.tx.unwrap()));
+    assert_eq!(one(&signer, request(good.clone())).await.unwrap(), signed, "the same bytes again");
+    let again = one(&signer, request(asked(given(0, first, 5_000), 4, 9))).await.unwrap();
+    assert_eq!(again.seq, signed.seq + 1, "the same on another blockhash, whatever the time");
+    drop(signer);
+    let signer = world.open();
+    let most = 10_u64.pow(9);
+    let with = |change: &dyn Fn(&mut GuardTerms)| {
+        let mut refill = asked(given(0, first, 5_000), 4, 10);
+        change(&mut refill.terms);
+        request(refill)
+    };
+    let by = |path: KeyPath| SignRequest::Refill { path, refill: asked(given(3, second, 5_000), 5, 8) };
+    let cases = [
+        (
+            request(asked(given(0, first, 5_001), 4, 8)),
+            "this nonce of the treasury has entry 1 of the journal, of another",
+        ),
+        (request(asked(given(3, second, 5_000), 4, 9)), "this nonce of the treasury has entry 1 of the journal"),
+        (request(asked(given(0, second, 5_000), 5, 8)), "is not sponsor 0 of"),
+        (request(asked(given(0, Address::Solana([9; 32]), 5_000), 5, 8)), "is not sponsor 0 of"),
+        (request(asked(given(0, first, most + 1), 5, 8)), "a refill of 1000000001: expected is 1 to"),
+        (request(asked(given(0, first, 0), 5, 8)), "a refill of 0: expected is 1 to"),
+        (by(of_sponsor(0)), "the treasury is"),
+        (by(KeyPath::of_wallet(Family::Solana, "alice", "")), "an intent is signed by a key of wallets"),
+        (with(&|terms| terms.rent = 0), "a guard without lamports is none"),
+        (with(&|terms| terms.rent = 20_000_000), "it may cost 20000001, and at most 10000000"),
+        (with(&|terms| terms.compute_limit = 0), "a limit of 0 compute units"),
+        (with(&|terms| terms.memo = true), "a refill has no memo"),
+    ];
+    for (request, expected) in cases {
+        let why = one(&signer, request).await.unwrap_err().0;
+        assert!(why.contains(expected), "{why}, not {expected}");
+    }
+    // Its key carries nothing.
+    one(&signer, SignRequest::Intent { path: wallet(), intent: sol(), heals: 0 }).await.unwrap();
+    let guarded = Guarded { sponsor: treasury, intent: sol(), terms: terms(8) };
+    let why = one(&signer, SignRequest::Guarded { path, payer: wallet(), guarded }).await.unwrap_err().0;
+    assert_eq!(why, "a treasury refills sponsors, and carries nothing");
+    let entries = signer.journal(SOLANA, 0).await.unwrap().entries;
+    let of = |signed: &Signed| {
+        let (nonce, refill) = (4, given(0, first, 5_000));
+        (signed.seq, Journaled::Refill { treasury, nonce, refill, tx: signed.tx.unwrap() })
+    };
+    assert_eq!(entries[..2], [of(&signed), of(&again)]);
 }

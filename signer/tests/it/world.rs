@@ -115,7 +115,13 @@ fn policy() -> Policy {
             cost_max: 10_u128.pow(16),
             refill_max: 10_u128.pow(17),
         },
-        Sendable { chain_ref: SOLANA.to_owned(), assets: sol, caps: Vec::new(), cost_max: 10_000_000, refill_max: 0 },
+        Sendable {
+            chain_ref: SOLANA.to_owned(),
+            assets: sol,
+            caps: Vec::new(),
+            cost_max: 10_000_000,
+            refill_max: 10_u128.pow(9),
+        },
     ])
 }
 

@@ -27,7 +27,7 @@ const UNBOOK: [&str; 2] = [
 
 impl Bench {
     /// An hour in which nothing else happens.
-    async fn hour(&mut self) {
+    pub(super) async fn hour(&mut self) {
         self.world.chain.mine_empty(HOUR_BLOCKS);
         self.follow().await;
         // What was read waits until the reclaims of these blocks have ended.
@@ -54,7 +54,7 @@ impl Bench {
     }
 
     /// The books are even through the newest final block.
-    async fn assert_even(&self) {
+    pub(super) async fn assert_even(&self) {
         assert_eq!(self.differing().await, []);
         let through = i64::try_from(self.world.chain.finalized().unwrap().number).unwrap();
         let read_at = self.read_at().await;

@@ -139,6 +139,7 @@ async fn landed(world: &World) -> BTreeMap<TxId, U256> {
         attempts.iter().map(|(id, is_recorded)| (TxId::from_bytes(id).unwrap(), *is_recorded)).collect();
     let known = sponsors::of_chain(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap();
     let sponsors: BTreeSet<Address> = known.iter().filter_map(|sponsor| sponsor.address).collect();
+    let treasury = known.iter().find(|sponsor| sponsor.is_treasury).and_then(|sponsor| sponsor.address);
     let is_final = |number: u64| finalized.is_some_and(|finalized| number <= finalized.number);
     let blocks = world.chain.blocks();
     let blocks = blocks.iter().filter(|block| is_final(block.header.block.number));
@@ -148,7 +149,9 @@ async fn landed(world: &World) -> BTreeMap<TxId, U256> {
         // What a guard holds is locked, as far as anybody knows of the guard, and what a sponsor is given stays ours: neither
         // is a cost.
         let given = given.filter(|leg| !sponsors.contains(&leg.recipient));
-        let rent = given.filter(|leg| !is_recorded || leg.amount != U256::from(GUARD_RENT)).map(|leg| leg.amount);
+        // That of a refill stays for good.
+        let is_locked = is_recorded && treasury != Some(tx.fee_payer);
+        let rent = given.filter(|leg| !is_locked || leg.amount != U256::from(GUARD_RENT)).map(|leg| leg.amount);
         tx.fee + rent.sum::<U256>()
     };
     txs.map(|(tx, is_recorded)| (tx.tx.id, cost(tx, is_recorded))).collect()
@@ -157,7 +160,7 @@ async fn landed(world: &World) -> BTreeMap<TxId, U256> {
 /// What refills in canonical blocks up to `through` took of each sponsor, and gave it.
 async fn refilled(world: &World, through: u64) -> BTreeMap<Vec<u8>, (U256, U256)> {
     let text = "SELECT d.sender, d.recipient, d.amount, d.block_number FROM sponsors AS s CROSS JOIN debits AS d CROSS JOIN blocks AS b \
-                WHERE s.is_treasury AND d.sender = s.address AND b.chain = d.chain AND b.hash = d.block_hash AND b.canonical \
+                WHERE s.is_treasury AND d.sender = s.address AND d.recipient IN (SELECT address FROM sponsors) AND b.chain = d.chain AND b.hash = d.block_hash AND b.canonical \
                 ORDER BY d.leg_hash";
     let given = rows::<(Vec<u8>, Vec<u8>, Vec<u8>, i64)>(world.db(), text).await;
     let mut refilled: BTreeMap<Vec<u8>, (U256, U256)> = BTreeMap::new();

@@ -10,6 +10,7 @@ mod doctor;
 mod faults;
 mod foreign;
 mod gas;
+mod guarded_refills;
 mod guards;
 mod heals;
 mod histories;

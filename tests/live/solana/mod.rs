@@ -11,6 +11,7 @@ mod first_deposit;
 pub(crate) mod follower;
 mod payments;
 pub(crate) mod programs;
+mod refills;
 mod service;
 pub(crate) mod stage;
 pub(crate) mod transfers;

@@ -21,7 +21,7 @@ use crate::solana::programs::{MINT_BYTES, TOKEN, TOKEN_2022, Token};
 use crate::solana::stage::{PATIENCE, Stage, listed};
 use crate::stage::{Engine, Service, free_port, make_keystore};
 
-const SOL: u64 = 1_000_000_000;
+pub(crate) const SOL: u64 = 1_000_000_000;
 /// Of two signatures.
 const FEE: u64 = 10_000;
 /// A token account without extensions; those of Token-2022 have some.
@@ -85,7 +85,7 @@ impl Bench {
         }
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.service.as_ref().map(Service::log).unwrap_or_default()
     }
 
@@ -136,7 +136,7 @@ impl Bench {
     }
 
     /// Asks for a transfer of alice's, until what she has is known.
-    async fn send(&self, nth: u32, (symbol, amount): (&str, &str), to: &Pubkey) -> String {
+    pub(crate) async fn send(&self, nth: u32, (symbol, amount): (&str, &str), to: &Pubkey) -> String {
         let accounts = self.get("/v2/accounts").await;
         let is_alices = |account: &&Value| account["addresses"][0]["address"] == self.alice.to_string();
         let alice = accounts["accounts"].as_array().unwrap().iter().find(is_alices).unwrap()["id"].clone();
@@ -162,7 +162,7 @@ impl Bench {
         serde_json::from_str(&self.stage.ok(&["transfer", "explain", id, "--json"])).unwrap()
     }
 
-    async fn until_confirmed(&self, id: &str) -> Value {
+    pub(crate) async fn until_confirmed(&self, id: &str) -> Value {
         let begun = Instant::now();
         loop {
             let transfer = self.get(&format!("/v2/crypto/transfers/{id}")).await;
@@ -285,7 +285,7 @@ async fn sponsors_are_even(bench: &Bench) {
 }
 
 /// A decimal of SOL.
-fn lamports_of(text: &str) -> u64 {
+pub(crate) fn lamports_of(text: &str) -> u64 {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     whole.parse::<u64>().unwrap() * SOL + format!("{part:0<9}").parse::<u64>().unwrap()
 }

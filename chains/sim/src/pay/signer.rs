@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use landfall_chain::{
-    Address, Authorization, Carried, Carrier, Guarded, Intent, JOURNAL_ENTRIES_MAX, JournalPage, Journaled, KeyPath,
-    Reclaim, Refill, Refusal, Route, SignRequest, Signed, SignedAuthorization, Signer, SignerUnavailable, Signing,
-    TxId, hash_of,
+    Address, Authorization, Carried, Carrier, Guarded, GuardedRefill, Intent, JOURNAL_ENTRIES_MAX, JournalPage,
+    Journaled, KeyPath, Reclaim, Refill, Refusal, Route, SignRequest, Signed, SignedAuthorization, Signer,
+    SignerUnavailable, Signing, TxId, hash_of,
 };
 
 use super::{
@@ -170,6 +170,22 @@ impl SimSigner {
                 let transfer_id = Some(intent.transfer_id);
                 let signed = Journaled::Carrier { transfer_id, sponsor: *sponsor, nonce: None, tx: id };
                 (id.as_bytes().to_vec(), Some(id), (id_of_guarded(guarded), intent.chain_ref.clone(), signed))
+            }
+            SignRequest::Refill { path, refill: asked } => {
+                let GuardedRefill { treasury, refill, nonce, .. } = asked;
+                let may_refill = SimSigner::may_refill(&journal, (path, *nonce), refill)?;
+                if !may_refill || SimSigner::address(path) != *treasury {
+                    return Err(Refusal("no treasury gives one of its sponsors this".to_owned()));
+                }
+                let guarded = asked.guarded();
+                let hash = id_of_guarded(&guarded);
+                let id = TxId::Evm(hash);
+                let mut state = self.chain.lock();
+                state.paying.guarded.insert(id, guarded);
+                state.paying.refills.insert(id, *nonce);
+                drop(state);
+                let signed = Journaled::Refill { treasury: *treasury, nonce: *nonce, refill: refill.clone(), tx: id };
+                (id.as_bytes().to_vec(), Some(id), (hash, refill.chain_ref.clone(), signed))
             }
             SignRequest::Reclaim { path, payers, reclaim } => {
                 let Reclaim { sponsor, guards, blockhash, .. } = reclaim;

@@ -205,9 +205,8 @@ async fn quote_of(
     let compute_price = fees::price(paid.into_iter().map(|fee| fee.prioritization_fee).collect());
     let (memo, makes_account) = target_of(endpoint, intent).await?;
     let tried = GuardTerms { blockhash, rent, compute_limit: fees::LIMIT_MAX, compute_price: 0, memo, makes_account };
-    let unsigned = guard::guarded(&Guarded { sponsor, intent: intent.clone(), terms: tried });
-    let unsigned = unsigned.map_err(|error| SolanaError::NoPayment { chain: endpoint.chain, error })?;
-    let (raw, _) = unsigned.signed(&[0; 64], &[0; 64]);
+    let raw = guard::unsigned(&Guarded { sponsor, intent: intent.clone(), terms: tried });
+    let raw = raw.map_err(|error| SolanaError::NoPayment { chain: endpoint.chain, error })?;
     Ok(match simulated(endpoint, &raw, recent).await? {
         Simulated::Used(compute_limit) => GuardQuote::Terms(GuardTerms { compute_limit, compute_price, ..tried }),
         Simulated::NotYet => GuardQuote::NotYet,
@@ -314,6 +313,9 @@ fn written(sponsor: &Address, intent: &Intent) -> Result<Vec<String>, PayError> 
         None => written.extend([intent.payer, intent.destination]),
         Some((mint, program)) => written.extend(token::accounts(intent, &mint, program)?.map(Address::Solana)),
     }
+    // A treasury pays for what it gives.
+    written.sort_unstable();
+    written.dedup();
     Ok(written.iter().map(Address::to_string).collect())
 }
 

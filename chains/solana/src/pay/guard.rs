@@ -1,10 +1,11 @@
-//! The transaction that makes a guard and pays: a v0 message that the sponsor and the payer sign.
+//! The transaction that makes a guard and pays: a v0 message that the sponsor and the payer sign. Of a refill both are the
+//! treasury, which signs alone.
 //!
 //! Its instructions: `createAccountWithSeed` of the guard, with the payer as base, so that the payer's signature is what
 //! makes it; compute limit and price; then what pays. The guard is made once: a second transaction fails with its first
 //! instruction, whole, whoever signed it and with whatever blockhash. Promise: the bytes follow from the request alone.
 
-use landfall_chain::{AssetId, Guarded, TxId, U256};
+use landfall_chain::{Address, AssetId, Guarded, GuardedRefill, TxId, U256};
 use solana_sdk::hash::Hash;
 use solana_sdk::instruction::{AccountMeta, Instruction};
 use solana_sdk::message::{VersionedMessage, v0};
@@ -15,12 +16,16 @@ use crate::pay::{PayError, fees, solana, token};
 pub(super) const SYSTEM: Pubkey = Pubkey::new_from_array([0; 32]);
 /// `SystemInstruction::CreateAccountWithSeed` (solana-system-interface `instruction.rs`).
 const CREATE_ACCOUNT_WITH_SEED: u32 = 3;
-/// What a transaction that the sponsor and the payer sign begins with: how many signatures follow.
-const SIGNATURES: u8 = 2;
 
 /// A transaction that nobody has signed yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnsignedGuarded {
+    message: Vec<u8>,
+}
+
+/// A refill that the treasury has not signed yet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnsignedRefill {
     message: Vec<u8>,
 }
 
@@ -29,11 +34,37 @@ pub struct UnsignedGuarded {
 /// # Errors
 /// What Solana cannot carry.
 pub fn guarded(guarded: &Guarded) -> Result<UnsignedGuarded, PayError> {
-    let Guarded { sponsor, intent, terms } = guarded;
-    let (sponsor, payer) = (solana(sponsor)?, solana(&intent.payer)?);
-    if sponsor == payer {
+    if guarded.sponsor == guarded.intent.payer {
         return Err(PayError::Message("the payer would pay for it".to_owned()));
     }
+    Ok(UnsignedGuarded { message: message(guarded, &[&guarded.sponsor, &guarded.intent.payer])? })
+}
+
+/// The transaction that `refill` stands for.
+///
+/// # Errors
+/// What Solana cannot carry.
+pub fn refill(refill: &GuardedRefill) -> Result<UnsignedRefill, PayError> {
+    let guarded = refill.guarded();
+    if guarded.intent.destination == guarded.sponsor {
+        return Err(PayError::Message("the treasury would refill itself".to_owned()));
+    }
+    Ok(UnsignedRefill { message: message(&guarded, &[&guarded.sponsor])? })
+}
+
+/// The transaction with signatures of zeros, as it is tried; that of a refill where the payer pays for it.
+pub(super) fn unsigned(guarded: &Guarded) -> Result<Vec<u8>, PayError> {
+    let Guarded { sponsor, intent, .. } = guarded;
+    if *sponsor == intent.payer {
+        return Ok(transaction(&message(guarded, &[sponsor])?, [&[0; 64]]));
+    }
+    Ok(transaction(&message(guarded, &[sponsor, &intent.payer])?, [&[0; 64]; 2]))
+}
+
+/// The message that these keys sign, in their order.
+fn message(guarded: &Guarded, signers: &[&Address]) -> Result<Vec<u8>, PayError> {
+    let Guarded { sponsor, intent, terms } = guarded;
+    let (sponsor, payer) = (solana(sponsor)?, solana(&intent.payer)?);
     // It would succeed, make nothing, and refuse no second payment.
     if terms.rent == 0 {
         return Err(PayError::Message("a guard without lamports is none".to_owned()));
@@ -48,12 +79,24 @@ pub fn guarded(guarded: &Guarded) -> Result<UnsignedGuarded, PayError> {
     let blockhash = Hash::new_from_array(terms.blockhash.0);
     let message = v0::Message::try_compile(&Pubkey::new_from_array(sponsor), &calls, &[], blockhash);
     let message = message.map_err(|error| PayError::Message(error.to_string()))?;
-    let named = &message.account_keys;
-    let signers = usize::from(message.header.num_required_signatures);
-    if signers != usize::from(SIGNATURES) || named.get(1).map(Pubkey::to_bytes) != Some(payer) {
-        return Err(PayError::Message(format!("{signers} keys must sign it, expected are sponsor and payer")));
+    let must_sign = usize::from(message.header.num_required_signatures);
+    let must_sign: Vec<Address> =
+        message.account_keys.iter().take(must_sign).map(|key| Address::Solana(key.to_bytes())).collect();
+    if !must_sign.iter().eq(signers.iter().copied()) {
+        let count = must_sign.len();
+        return Err(PayError::Message(format!("{count} keys must sign it, expected are sponsor and payer")));
     }
-    Ok(UnsignedGuarded { message: VersionedMessage::V0(message).serialize() })
+    Ok(VersionedMessage::V0(message).serialize())
+}
+
+/// A transaction as it is sent: how many signatures there are, each of them, and the message.
+fn transaction<const COUNT: usize>(message: &[u8], signatures: [&[u8; 64]; COUNT]) -> Vec<u8> {
+    let count = u8::try_from(COUNT).expect("one or two sign");
+    let mut raw = Vec::with_capacity(1 + 64 * COUNT + message.len());
+    raw.push(count);
+    signatures.iter().for_each(|signature| raw.extend(*signature));
+    raw.extend(message);
+    raw
 }
 
 impl UnsignedGuarded {
@@ -64,12 +107,19 @@ impl UnsignedGuarded {
 
     /// The transaction as it is sent, and its id, which is the sponsor's signature.
     pub fn signed(self, by_sponsor: &[u8; 64], by_payer: &[u8; 64]) -> (Vec<u8>, TxId) {
-        let mut raw = Vec::with_capacity(1 + 2 * 64 + self.message.len());
-        raw.push(SIGNATURES);
-        raw.extend(by_sponsor);
-        raw.extend(by_payer);
-        raw.extend(&self.message);
-        (raw, TxId::Solana(*by_sponsor))
+        (transaction(&self.message, [by_sponsor, by_payer]), TxId::Solana(*by_sponsor))
+    }
+}
+
+impl UnsignedRefill {
+    /// What the treasury signs.
+    pub fn message(&self) -> &[u8] {
+        &self.message
+    }
+
+    /// The transaction as it is sent, and its id, which is the treasury's signature.
+    pub fn signed(self, by_treasury: &[u8; 64]) -> (Vec<u8>, TxId) {
+        (transaction(&self.message, [by_treasury]), TxId::Solana(*by_treasury))
     }
 }
 
@@ -100,7 +150,7 @@ pub(super) fn readonly(key: &[u8; 32]) -> AccountMeta {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use landfall_chain::{Address, BlockHash, GuardTerms, Intent, Route};
+    use landfall_chain::{BlockHash, GuardTerms, Intent, Refill, Route};
     use solana_sdk::signature::{Keypair, Signer};
 
     use super::*;
@@ -195,6 +245,38 @@ pub(super) mod tests {
             assert_eq!(named, [sponsor.pubkey(), guard, payer.pubkey()]);
             assert_eq!(message.header.num_readonly_signed_accounts, u8::from(is_token));
         }
+    }
+
+    #[test]
+    fn a_refill_makes_the_guard_of_its_number_first_and_the_treasury_signs_alone() {
+        let treasury = Keypair::new();
+        let of = |nonce: u64, recipient: [u8; 32]| {
+            let refill = Refill {
+                chain_ref: DEVNET.to_owned(),
+                number: 1,
+                recipient: Address::Solana(recipient),
+                amount: U256::from(5),
+            };
+            GuardedRefill { treasury: Address::Solana(treasury.pubkey().to_bytes()), refill, nonce, terms: terms() }
+        };
+        let wanted = of(7, [2; 32]);
+        let unsigned = refill(&wanted).unwrap();
+        let by_treasury = <[u8; 64]>::from(treasury.sign_message(unsigned.message()));
+        let message = unsigned.message().to_vec();
+        let (raw, id) = unsigned.signed(&by_treasury);
+        assert_eq!(id, TxId::Solana(by_treasury));
+        assert_eq!((raw[0], &raw[1..65], &raw[65..]), (1, &by_treasury[..], &message[..]));
+        // The guard follows from the number, whatever is given to whom.
+        let guard = |of: &GuardedRefill| of.guarded().intent.guard().unwrap();
+        let holds = |message: &[u8], guard: Address| message.windows(32).any(|bytes| bytes == guard.as_bytes());
+        assert!(holds(&message, guard(&wanted)));
+        assert_eq!(guard(&of(7, [3; 32])), guard(&wanted));
+        assert_ne!(guard(&of(8, [2; 32])), guard(&wanted));
+        let itself = refill(&of(7, treasury.pubkey().to_bytes())).unwrap_err().to_string();
+        assert!(itself.contains("the treasury would refill itself"), "{itself}");
+        let mut nothing = wanted;
+        nothing.terms.rent = 0;
+        assert!(refill(&nothing).unwrap_err().to_string().contains("a guard without lamports is none"));
     }
 
     /// The calls once more, as the message has them.

@@ -1,6 +1,6 @@
 //! Money out on Solana: the transaction that makes a guard and pays, what blocks show of it, and what is asked of nodes.
 //!
-//! - `guard`: the whole transaction, as payer and sponsor sign it
+//! - `guard`: the whole transaction, as payer and sponsor sign it, or a treasury alone
 //! - `reclaim`: the whole transaction that takes back what guards hold
 //! - `token`: the instructions that pay, and which mints are not sent
 //! - `fees`: compute limit and price
@@ -22,7 +22,7 @@ mod responses;
 mod standing;
 mod token;
 
-pub use guard::{UnsignedGuarded, guarded};
+pub use guard::{UnsignedGuarded, UnsignedRefill, guarded, refill};
 pub use reclaim::{UnsignedReclaim, reclaim};
 
 use landfall_chain::{Address, AssetId, U256};
