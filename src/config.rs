@@ -576,12 +576,11 @@ mod tests {
             let error = parse(&format!("{CHAIN}[chains.ETHEREUM_TESTNET.transfers]\n{key}\n")).unwrap_err();
             assert!(error.contains(&format!("config key chains.ETHEREUM_TESTNET.transfers.{what}")), "{error}");
         }
-        for key in
-            ["in_flight = 4", "max_fee_gwei = 50", "max_cost_usd = \"1\"", "bump_after_blocks = 2", "refill_to = \"1\""]
-        {
-            let text =
-                format!("[chains.SOLANA_DEVNET]\nrpc = [\"http://a\"]\n[chains.SOLANA_DEVNET.transfers]\n{key}\n");
-            let error = parse(&text).unwrap_err();
+        let of_solana =
+            |key| format!("[chains.SOLANA_DEVNET]\nrpc = [\"http://a\"]\n[chains.SOLANA_DEVNET.transfers]\n{key}\n");
+        assert!(parse(&of_solana("floor = \"0.5\"\nrefill_to = \"2\"")).is_ok());
+        for key in ["in_flight = 4", "max_fee_gwei = 50", "max_cost_usd = \"1\"", "bump_after_blocks = 2"] {
+            let error = parse(&of_solana(key)).unwrap_err();
             let name = key.split(' ').next().unwrap();
             assert!(error.contains(&format!("chains.SOLANA_DEVNET.transfers.{name}: ")), "{error}");
         }

@@ -3,7 +3,7 @@
 //! A transaction is noted in the transaction that records its debits and fees, once for each spender. It is open until its
 //! block is final and a sender has judged it, so these are few.
 
-use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Chain, GUARD_RENT_MAX, TxId, U256};
+use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Chain, Family, GUARD_RENT_MAX, TxId, U256};
 
 use crate::store::deposits::{address, amount_of};
 use crate::store::movements::tx_id;
@@ -121,13 +121,14 @@ pub async fn evidence(connection: &mut impl Connection, chain: Chain, spend: &Sp
     let is_ours = fetch_optional!(connection, (i32,), IS_OURS, name, of)?.is_some();
     let elsewhere = fetch_optional!(connection, (i32,), ELSEWHERE, name, hash, of, spender)?;
     let (left, paid) = (amounts(left)?, amounts(paid)?);
-    // Where a block shows balances, one debit has all that left, whoever got it.
-    let outlay = cost(connection, chain, spend).await?.map_or(0, |(_, outlay)| outlay);
-    let is_to_sponsors = if outlay == 0 {
-        !left.is_empty() && elsewhere.is_none()
-    } else {
-        let given = given(connection, chain, spend).await?;
-        given > 0 && outlay <= given.saturating_add(GUARD_RENT_MAX.into())
+    let is_to_sponsors = match cost(connection, chain, spend).await? {
+        // Where a block shows balances, one debit has all that left, whoever got it: sums decide.
+        Some((_, outlay)) if outlay != 0 => {
+            let given = given(connection, chain, spend).await?;
+            let is_native = left.iter().all(|(asset, _)| *asset == AssetId::Native);
+            is_native && given > 0 && outlay <= given.saturating_add(GUARD_RENT_MAX.into())
+        }
+        Some(_) | None => spend.spender.family() == Family::Evm && !left.is_empty() && elsewhere.is_none(),
     };
     Ok(Evidence { is_ours, carries, has_fee, left, paid, is_to_sponsors })
 }

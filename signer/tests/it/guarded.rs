@@ -257,7 +257,7 @@ async fn a_treasury_makes_one_guard_for_each_number_and_gives_with_it_what_the_j
         (by(of_sponsor(0)), "the treasury is"),
         (by(KeyPath::of_wallet(Family::Solana, "alice", "")), "an intent is signed by a key of wallets"),
         (with(&|terms| terms.rent = 0), "a guard without lamports is none"),
-        (with(&|terms| terms.rent = 20_000_000), "it may cost 20000001, and at most 10000000"),
+        (with(&|terms| terms.rent = 20_000_000), "it may cost 20000007, and at most 10000000"),
         (with(&|terms| terms.compute_limit = 0), "a limit of 0 compute units"),
         (with(&|terms| terms.memo = true), "a refill has no memo"),
     ];

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use landfall::store::refills::RefillState;
 use landfall::transfer::{SponsorState, State, TransferId};
-use landfall_chain::{IntentKey, Refill, Route, U256};
-use landfall_sim::{GUARD_RENT, SendFault, WEALTH};
+use landfall_chain::{IntentKey, Refill, Route, TxLife, TxRef, U256};
+use landfall_sim::{GUARD_RENT, SendFault, SimLeg, SimTx, WEALTH};
 
 use super::refills::{MINUTE, REFILL_TO, states};
-use super::{Bench, LEASE_OVER, sender};
+use super::{Bench, LEASE_OVER, STRANGER, sender};
+use crate::harness::books::rows;
 use crate::harness::postgres::{ENGINES, Engine, TestStore};
-use crate::harness::world::FINALITY_DEPTH;
+use crate::harness::world::{FINALITY_DEPTH, address};
 
 /// What a transaction costs.
 const FEE: u64 = 21;
@@ -43,6 +44,12 @@ impl Bench {
     fn refill_key(&self, nonce: u64) -> IntentKey {
         let chain_ref = &self.world.network.chain_ref;
         IntentKey::of(chain_ref, &Refill::id(chain_ref, &self.treasury(), nonce))
+    }
+
+    /// What the ledger says that transactions cost that are not on record.
+    async fn unrecorded_costs(&self) -> Vec<String> {
+        let text = "SELECT amount_text FROM gas_ledger WHERE route = 'unrecorded' ORDER BY entry";
+        rows(self.world.db(), text).await.into_iter().map(|(amount,)| amount).collect()
     }
 
     /// Asks for more than there was, by a process of its own, so that a refill follows.
@@ -228,48 +235,48 @@ async fn what_a_reorg_took_back_is_given_again_with_the_same_guard() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_was_set_back_knows_by_the_journal_what_was_given() {
-    for engine in ENGINES {
-        for is_lost in [false, true] {
-            let mut before = Bench::guarded_refilling(engine, 2).await.read_first().await;
-            let earlier = before.copied().await;
-            before.minute().await;
-            if is_lost {
-                before.world.chain.forget_pool();
-            } else {
-                before.blocks(FINALITY_DEPTH + 1).await;
-            }
-            let refills = before.refills().await;
-            let [given] = &refills[..] else { panic!("one refill: {refills:?}") };
-            let (id, number, amount) = (given.id, given.number, given.amount);
-            // The store alone is set back.
-            before.set_back_to(earlier, false);
-            before.world.pass(LEASE_OVER);
-            before.follow().await;
-            assert!(before.recovers().await);
-            let [known] = &before.refills().await[..] else { panic!("it is known again") };
-            assert_eq!((known.id, known.number, known.amount), (id, number, amount));
-            before.minute().await;
-            assert_eq!(before.tries().await, [], "nothing is signed while it recovers");
-            // What the lost store signed is dead by then.
-            before.world.chain.mine_empty(RECOVERY_BLOCKS);
-            before.follow().await;
-            assert!(!before.recovers().await);
-            for _ in 0..3 {
-                before.minute().await;
-                before.blocks(FINALITY_DEPTH + 2).await;
-            }
-            before.minute().await;
-            let given = U256::from(GIVEN);
-            let all = [(before.sponsor(0), given, 0), (before.sponsor(1), given, 1)];
-            assert_eq!(before.world.chain.refills(), all, "each once, and no guard twice: lost {is_lost}");
-            let ended = if is_lost { RefillState::Landed } else { RefillState::Passed };
-            assert_eq!(before.refill_states().await, [ended, RefillState::Landed]);
-            assert_eq!(states(&before).await, [SponsorState::Active; 3]);
-            assert!(before.foreign().await.is_empty());
-            before.hour().await;
-            before.assert_even().await;
-            before.world.abandon();
+    for is_lost in [false, true] {
+        let mut before = Bench::guarded_refilling(Engine::Sqlite, 2).await.read_first().await;
+        let earlier = before.copied().await;
+        before.minute().await;
+        if is_lost {
+            before.world.chain.forget_pool();
+        } else {
+            before.blocks(FINALITY_DEPTH + 1).await;
         }
+        let refills = before.refills().await;
+        let [given] = &refills[..] else { panic!("one refill: {refills:?}") };
+        let (id, number, amount) = (given.id, given.number, given.amount);
+        // The store alone is set back.
+        before.set_back_to(earlier, false);
+        before.world.pass(LEASE_OVER);
+        before.follow().await;
+        assert!(before.recovers().await);
+        let [known] = &before.refills().await[..] else { panic!("it is known again") };
+        assert_eq!((known.id, known.number, known.amount), (id, number, amount));
+        before.minute().await;
+        assert_eq!(before.tries().await, [], "nothing is signed while it recovers");
+        // What the lost store signed is dead by then.
+        before.world.chain.mine_empty(RECOVERY_BLOCKS);
+        before.follow().await;
+        assert!(!before.recovers().await);
+        for _ in 0..3 {
+            before.minute().await;
+            before.blocks(FINALITY_DEPTH + 2).await;
+        }
+        before.minute().await;
+        let given = U256::from(GIVEN);
+        let all = [(before.sponsor(0), given, 0), (before.sponsor(1), given, 1)];
+        assert_eq!(before.world.chain.refills(), all, "each once, and no guard twice: lost {is_lost}");
+        let ended = if is_lost { RefillState::Landed } else { RefillState::Passed };
+        assert_eq!(before.refill_states().await, [ended, RefillState::Landed]);
+        assert_eq!(states(&before).await, [SponsorState::Active; 3]);
+        assert!(before.foreign().await.is_empty());
+        let costs = if is_lost { Vec::new() } else { vec![(GUARD_RENT + FEE).to_string()] };
+        assert_eq!(before.unrecorded_costs().await, costs, "what a sponsor got is no cost");
+        before.hour().await;
+        before.assert_even().await;
+        before.world.abandon();
     }
 }
 
@@ -301,6 +308,7 @@ async fn where_store_and_journal_were_set_back_the_treasurys_number_follows_the_
         assert_eq!(before.owns(&before.sponsor(0)), U256::from(WEALTH + 100_001));
         assert!(before.foreign().await.is_empty(), "{:?}", before.foreign().await);
         assert_eq!(states(&before).await, [SponsorState::Active; 2]);
+        assert_eq!(before.unrecorded_costs().await, [(GUARD_RENT + FEE).to_string()]);
         before.hour().await;
         before.assert_even().await;
         before.world.abandon();
@@ -374,6 +382,26 @@ async fn guards_that_somebody_else_made_are_passed_over() {
         bench.blocks(FINALITY_DEPTH + 1).await;
         assert_eq!(bench.refill_states().await, [RefillState::Landed]);
         bench.close_even().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_leaves_a_treasury_beside_what_a_sponsor_gets_is_foreign() {
+    let cases = [(GUARD_RENT, false), (GUARD_RENT + 2, true)];
+    for (engine, (beside, is_foreign)) in ENGINES.into_iter().flat_map(|engine| cases.map(|case| (engine, case))) {
+        let mut bench = Bench::guarded_refilling(engine, 1).await.read_first().await;
+        bench.set_floor(1, 2);
+        let (treasury, sponsor) = (bench.treasury(), bench.sponsor(0));
+        let legs = [(sponsor, GIVEN), (address(STRANGER), beside)].map(|(to, of)| SimLeg::native(treasury, to, of));
+        let tx = SimTx::new(treasury, 0, legs.to_vec());
+        bench.world.chain.mine(vec![SimTx { tx: TxRef { life: TxLife::Block, ..tx.tx }, ..tx }]);
+        bench.blocks(FINALITY_DEPTH + 1).await;
+        assert_eq!(bench.foreign().await.len(), usize::from(is_foreign), "{beside}");
+        let expected = if is_foreign { SponsorState::Quarantined } else { SponsorState::Active };
+        assert_eq!(states(&bench).await, [SponsorState::Active, expected]);
+        bench.hour().await;
+        bench.assert_even().await;
+        bench.world.abandon();
     }
 }
 
