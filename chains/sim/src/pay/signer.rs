@@ -171,22 +171,7 @@ impl SimSigner {
                 let signed = Journaled::Carrier { transfer_id, sponsor: *sponsor, nonce: None, tx: id };
                 (id.as_bytes().to_vec(), Some(id), (id_of_guarded(guarded), intent.chain_ref.clone(), signed))
             }
-            SignRequest::Refill { path, refill: asked } => {
-                let GuardedRefill { treasury, refill, nonce, .. } = asked;
-                let may_refill = SimSigner::may_refill(&journal, (path, *nonce), refill)?;
-                if !may_refill || SimSigner::address(path) != *treasury {
-                    return Err(Refusal("no treasury gives one of its sponsors this".to_owned()));
-                }
-                let guarded = asked.guarded();
-                let hash = id_of_guarded(&guarded);
-                let id = TxId::Evm(hash);
-                let mut state = self.chain.lock();
-                state.paying.guarded.insert(id, guarded);
-                state.paying.refills.insert(id, *nonce);
-                drop(state);
-                let signed = Journaled::Refill { treasury: *treasury, nonce: *nonce, refill: refill.clone(), tx: id };
-                (id.as_bytes().to_vec(), Some(id), (hash, refill.chain_ref.clone(), signed))
-            }
+            SignRequest::Refill { path, refill } => self.sign_refill(&journal, path, refill)?,
             SignRequest::Reclaim { path, payers, reclaim } => {
                 let Reclaim { sponsor, guards, blockhash, .. } = reclaim;
                 let is_theirs = |((intent, _), path): (&(Intent, u64), &KeyPath)| {
@@ -255,6 +240,28 @@ impl SimSigner {
         let entry = (bytes, chain_ref, signed);
         self.chain.lock().paying.signed.insert(id, carrier.clone());
         Ok((id.as_bytes().to_vec(), Some(id), entry))
+    }
+
+    /// As [`SimSigner::sign_carrier`], of a refill that makes a guard.
+    fn sign_refill(
+        &self,
+        journal: &Journal,
+        path: &KeyPath,
+        asked: &GuardedRefill,
+    ) -> Result<(Vec<u8>, Option<TxId>, Entry), Refusal> {
+        let GuardedRefill { treasury, refill, nonce, .. } = asked;
+        let may_refill = SimSigner::may_refill(journal, (path, *nonce), refill)?;
+        if !may_refill || SimSigner::address(path) != *treasury {
+            return Err(Refusal("no treasury gives one of its sponsors this".to_owned()));
+        }
+        let guarded = asked.guarded();
+        let hash = id_of_guarded(&guarded);
+        let id = TxId::Evm(hash);
+        let mut state = self.chain.lock();
+        state.paying.guarded.insert(id, guarded);
+        state.paying.refills.insert(id, *nonce);
+        let signed = Journaled::Refill { treasury: *treasury, nonce: *nonce, refill: refill.clone(), tx: id };
+        Ok((id.as_bytes().to_vec(), Some(id), (hash, refill.chain_ref.clone(), signed)))
     }
 
     /// Whether a treasury gives one of its own sponsors this, with a nonce that has no other content in the journal.
