@@ -35,7 +35,7 @@ pub struct Evidence {
     /// What left the spender, and what its intents paid.
     pub left: Vec<(AssetId, U256)>,
     pub paid: Vec<(AssetId, U256)>,
-    /// All that left came to sponsors of the chain; where blocks show what all of it was, but for the rent of a guard.
+    /// All that left came to sponsors of the chain. Where a block shows balances, all but the rent of a guard did.
     pub is_to_sponsors: bool,
 }
 
