@@ -115,6 +115,30 @@ find_nats() {
     export LANDFALL_NATS_SERVER
 }
 
+# Exports LANDFALL_SOFTHSM, the module of SoftHSM2, installing the distribution's when there is none; each test has tokens of its own.
+# One that is set already is taken as it is.
+need_softhsm() {
+    local hint="install SoftHSM 2.6 or newer (Debian, Ubuntu: apt-get install softhsm2) and set LANDFALL_SOFTHSM to its libsofthsm2.so"
+    find_softhsm && return
+    command -v apt-get >/dev/null || fail "no SoftHSM found: $hint"
+    [ "$(id -u)" = 0 ] || fail "no SoftHSM found, and only root can install it: $hint"
+    say "installing softhsm2"
+    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends softhsm2; } </dev/null >&2 ||
+        say "apt-get did not end well"
+    find_softhsm || fail "no SoftHSM found after installing it: $hint"
+}
+
+find_softhsm() {
+    local found
+    for found in ${LANDFALL_SOFTHSM:-/usr/lib/softhsm/libsofthsm2.so /usr/local/lib/softhsm/libsofthsm2.so /opt/homebrew/lib/softhsm/libsofthsm2.so}; do
+        if [ -e "$found" ] && command -v softhsm2-util >/dev/null; then
+            export LANDFALL_SOFTHSM=$found
+            return
+        fi
+    done
+    return 1
+}
+
 STEP_PID=""
 STEP_NAMES=()
 STEP_SECS=()

@@ -44,7 +44,7 @@ pub use doctor::examine;
 pub use network::network;
 pub use open::{Migrate, open_once};
 pub use serving::Serving;
-pub use signer::{policy, signer_at_hand};
+pub use signer::{embedded, policy, signer_at_hand};
 pub use workers::WorkerEnded;
 
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);

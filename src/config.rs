@@ -8,6 +8,7 @@ mod chain;
 mod family;
 mod nats;
 mod prices;
+mod token;
 mod transfers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ use url::Url;
 use crate::api::{Limits, Settings};
 use crate::config::chain::ChainSection;
 use crate::config::nats::NatsSection;
+use crate::config::token::TokenSection;
 use crate::config::transfers::TransfersSection;
 use crate::delivery::NatsOptions;
 use crate::gas::OverCredit;
@@ -36,6 +38,7 @@ pub use chain::{
     AssetConfig, CapConfig, ChainConfig, DomainConfig, ProgramName, RpcConfig, SendingConfig, TierConfig, WrappedName,
     agreeing,
 };
+pub use token::TokenConfig;
 pub use transfers::{Delegation, KeystoreConfig, SignerConfig};
 
 /// With all other files of the process this stays below 1024, the usual limit of file descriptors.
@@ -61,6 +64,8 @@ pub struct Config {
     pub nats: Option<NatsOptions>,
     /// Who holds the keys; without it nothing is sent.
     pub signer: Option<SignerConfig>,
+    /// What has the keys of sponsors in place of the keystore that this process opens.
+    pub token: Option<TokenConfig>,
     pub delegation: Delegation,
     /// What happens to a transfer that the gas credit does not cover.
     pub over_credit: OverCredit,
@@ -103,6 +108,8 @@ struct File {
     nats: Option<NatsSection>,
     #[serde(default)]
     transfers: Option<TransfersSection>,
+    #[serde(default)]
+    pkcs11: Option<TokenSection>,
     #[serde(default)]
     retired: Vec<String>,
     chains: BTreeMap<String, ChainSection>,
@@ -275,6 +282,7 @@ impl File {
             }
             None => (None, None),
         };
+        let token = self.pkcs11.map(|section| section.check(folder, signer.as_ref())).transpose()?;
         Ok(Config {
             store,
             api_listen: self.api.listen,
@@ -287,6 +295,7 @@ impl File {
             admin_host: self.admin.host,
             nats: self.nats.map(|nats| nats.check(folder)).transpose()?,
             signer,
+            token,
             delegation,
             over_credit,
             require_signed_requests,
@@ -634,7 +643,7 @@ mod tests {
             ),
             (
                 with("[stor]"),
-                "config key stor: unknown field `stor`, expected one of `store`, `api`, `admin`, `nats`, `transfers`, `retired`, `chains`",
+                "config key stor: unknown field `stor`, expected one of `store`, `api`, `admin`, `nats`, `transfers`, `pkcs11`, `retired`, `chains`",
             ),
             (
                 format!("retired = [\"POLYGON_MAINNET\", \"ETHEREUM_TESTNET\"]\n{CHAIN}"),

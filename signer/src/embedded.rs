@@ -1,8 +1,8 @@
 //! The signer inside of the process: keystore, journal and policy behind the port.
 //!
-//! Promises: a batch is journaled with one write before any signature of it leaves; where that fails, none does. The entry
-//! of a transaction has its id, by which others recognize it. A call that is dropped runs to its end: then its entries are
-//! there, and asking again gives the same bytes.
+//! Promises: a batch is journaled with one write before any signature of it leaves; where that fails, or a token does not
+//! answer, none does. The entry of a transaction has its id, by which others recognize it, and what a token signed. A call
+//! that is dropped runs to its end: then its entries are there, and asking again gives the same bytes.
 
 use std::fmt;
 use std::path::Path;
@@ -20,13 +20,10 @@ use landfall_evm::pay::{
 };
 use landfall_solana::pay::{guarded as unsigned_guarded, reclaim as unsigned_reclaim, refill as unsigned_refill};
 
-use crate::journal::{Draft, Journal, Seen};
-use crate::keys::evm_address;
+use crate::journal::{Draft, Journal, Made, Seen};
+use crate::keys::{Key, KeyError, evm_address, signature, solana_address};
 use crate::policy::{Known, KnownGuard, KnownGuarded, KnownSigned, Policy};
 use crate::{Keystore, KeystoreError, Passphrase};
-
-/// `v` of a signature whose point has an even y; one more where it is odd.
-const V_EVEN: u8 = 27;
 
 /// How the policy judges what a wallet signs about its code.
 type Judge = fn(&Policy, &KeyPath, Address, &Authorization, Seen) -> Result<(), Refusal>;
@@ -67,13 +64,26 @@ enum Ready {
     },
 }
 
+/// Why a request is not signed.
+enum Unsigned {
+    Refused(Refusal),
+    Away(SignerUnavailable),
+}
+
 impl Embedded {
     /// Opens a keystore and its journal.
     ///
     /// # Errors
     /// Either cannot be opened, or another process has them open.
     pub fn open(dir: &Path, passphrase: &Passphrase, policy: Policy, clock: Clock) -> Result<Self, KeystoreError> {
-        let keystore = Keystore::open(dir, passphrase)?;
+        Embedded::of(Keystore::open(dir, passphrase)?, policy, clock)
+    }
+
+    /// Opens the journal of a keystore that is open.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn of(keystore: Keystore, policy: Policy, clock: Clock) -> Result<Self, KeystoreError> {
         let journal = Journal::open(&keystore.journal())?;
         let id = journal.id().to_owned();
         let inner = Inner { keystore, policy, clock, journal: Mutex::new(journal) };
@@ -128,7 +138,17 @@ impl Inner {
         }
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         let now = (self.clock)();
-        let ready: Vec<_> = requests.iter().map(|request| self.stage(&mut journal, request, now)).collect();
+        let mut ready = Vec::with_capacity(requests.len());
+        for request in requests {
+            match self.stage(&mut journal, request, now) {
+                Ok(signed) => ready.push(Ok(signed)),
+                Err(Unsigned::Refused(refusal)) => ready.push(Err(refusal)),
+                Err(Unsigned::Away(away)) => {
+                    journal.forget();
+                    return Err(away);
+                }
+            }
+        }
         journal.commit().map_err(|error| SignerUnavailable(with_causes(&error)))?;
         drop(journal);
         Ok(ready.into_iter().map(|ready| ready.map(Ready::sign)).collect())
@@ -140,7 +160,7 @@ impl Inner {
         part.read(chain_ref, behind).map_err(|error| SignerUnavailable(format!("its journal: {error}")))
     }
 
-    fn stage(&self, journal: &mut Journal, request: &SignRequest, now: u64) -> Result<Ready, Refusal> {
+    fn stage(&self, journal: &mut Journal, request: &SignRequest, now: u64) -> Result<Ready, Unsigned> {
         match request {
             SignRequest::Intent { path, intent, heals } => self.stage_intent(journal, path, (intent, *heals), now),
             SignRequest::Cancel { path, intent } => self.stage_cancellation(journal, path, intent, now),
@@ -163,8 +183,8 @@ impl Inner {
         path: &KeyPath,
         (intent, heals): (&Intent, usize),
         now: u64,
-    ) -> Result<Ready, Refusal> {
-        let address = self.keystore.keys.address(path).map_err(|error| Refusal(error.to_string()))?;
+    ) -> Result<Ready, Unsigned> {
+        let address = self.keystore.keys.known_address(path)?;
         let draft = Draft::of_intent(path, intent, now);
         let (seen, cancelled) = (journal.seen(&draft), journal.cancelled(&intent.transfer_id));
         self.policy.judge_intent(path, address, (intent, heals), (seen, cancelled), now)?;
@@ -172,7 +192,7 @@ impl Inner {
         if matches!(intent.route, Route::Guard { .. }) {
             return Ok(Ready::Noted { seq: staged(journal, draft)? });
         }
-        let key = self.key(path)?;
+        let key = self.keystore.keys.evm(path)?;
         let digest = intent_digest(intent).map_err(|error| Refusal(error.to_string()))?;
         let seq = staged(journal, draft)?;
         Ok(Ready::Digest { seq, key, digest })
@@ -184,10 +204,10 @@ impl Inner {
         path: &KeyPath,
         intent: &Intent,
         now: u64,
-    ) -> Result<Ready, Refusal> {
-        let key = self.key(path)?;
+    ) -> Result<Ready, Unsigned> {
+        let key = self.keystore.keys.evm(path)?;
         let seen = journal.seen(&Draft::of_intent(path, intent, now));
-        self.policy.judge_cancellation(path, evm_address(&key), intent, seen)?;
+        self.policy.judge_cancellation(path, evm_address(key.verifying_key()), intent, seen)?;
         let digest = cancellation_digest(intent).map_err(|error| Refusal(error.to_string()))?;
         let seq = staged(journal, Draft::of_cancellation(path, intent, now))?;
         Ok(Ready::Digest { seq, key, digest })
@@ -200,10 +220,10 @@ impl Inner {
         path: &KeyPath,
         (authorization, judge): (&Authorization, Judge),
         now: u64,
-    ) -> Result<Ready, Refusal> {
-        let key = self.key(path)?;
+    ) -> Result<Ready, Unsigned> {
+        let key = self.keystore.keys.evm(path)?;
         let draft = Draft::of_authorization(path, authorization, now);
-        judge(&self.policy, path, evm_address(&key), authorization, journal.seen(&draft))?;
+        judge(&self.policy, path, evm_address(key.verifying_key()), authorization, journal.seen(&draft))?;
         let digest = authorization_digest(authorization).map_err(|error| Refusal(error.to_string()))?;
         let seq = staged(journal, draft)?;
         Ok(Ready::Digest { seq, key, digest })
@@ -215,8 +235,8 @@ impl Inner {
         path: &KeyPath,
         carrier: &Carrier,
         now: u64,
-    ) -> Result<Ready, Refusal> {
-        let key = self.key(path)?;
+    ) -> Result<Ready, Unsigned> {
+        let key = self.keystore.keys.evm_key(path)?;
         let wrong = |error: PayError| Refusal(error.to_string());
         let known_of = |draft: Draft, digest: [u8; 32], signature: &[u8]| {
             let signer = signature.try_into().ok().and_then(|signature| signer_of(&digest, signature));
@@ -241,19 +261,24 @@ impl Inner {
             Carried::Clearings(clearings) => (None, clearings.iter().map(of_tuple).collect::<Result<_, _>>()?),
             Carried::Refill(refill) => {
                 let to = KeyPath::of_sponsor(Family::Evm, &refill.chain_ref, refill.number);
-                recipient = Some(evm_address(&self.key(&to)?));
+                recipient = Some(self.keystore.keys.known_address(&to)?);
                 (None, Vec::new())
             }
         };
-        let known = Known { address: evm_address(&key), signed, authorizations: tuples, recipient };
+        let known = Known { address: key.address()?, signed, authorizations: tuples, recipient };
         let entries = self.policy.judge_carrier(path, carrier, &known)?;
         let unsigned = unsigned_carrier(carrier).map_err(wrong)?;
-        let signature = signature(&key, &unsigned.digest());
-        let (bytes, tx) = unsigned.signed(&signature);
-        let draft = Draft::of_carrier(path, carrier, (&entries, &tx), now);
+        let draft = |made: Option<&Made>| Draft::of_carrier(path, carrier, (&entries, made), now);
+        let seen = journal.seen(&draft(None));
         let cancelled = carrier.carried.intent().and_then(|intent| journal.cancelled(&intent.transfer_id));
-        Policy::judge_beside(&carrier.carried, journal.seen(&draft), cancelled)?;
-        let seq = staged(journal, draft)?;
+        Policy::judge_beside(&carrier.carried, seen, cancelled)?;
+        let signature = match made_before(journal, &key, seen)? {
+            Some(made) => made.signature.ok_or_else(|| away("its journal does not have what the token signed"))?,
+            None => key.sign(&unsigned.digest())?,
+        };
+        let (bytes, tx) = unsigned.signed(&signature);
+        let made = Made { tx, signature: key.is_held().then_some(signature) };
+        let seq = staged(journal, draft(Some(&made)))?;
         Ok(Ready::Tx { seq, bytes, tx })
     }
 
@@ -263,21 +288,22 @@ impl Inner {
         [path, payer_path]: [&KeyPath; 2],
         guarded: &Guarded,
         now: u64,
-    ) -> Result<Ready, Refusal> {
-        let key = |path: &KeyPath| self.keystore.keys.solana(path).map_err(|error| Refusal(error.to_string()));
-        let (sponsor, payer) = (key(path)?, key(payer_path)?);
-        let address = |key: &ed25519_dalek::SigningKey| Address::Solana(key.verifying_key().to_bytes());
+    ) -> Result<Ready, Unsigned> {
+        let (sponsor, payer) = (self.keystore.keys.solana_key(path)?, self.keystore.keys.solana(payer_path)?);
         let unsigned = unsigned_guarded(guarded).map_err(|error| Refusal(error.to_string()))?;
-        let [by_sponsor, by_payer] = [&sponsor, &payer].map(|key| key.sign(unsigned.message()).to_bytes());
-        let (bytes, tx) = unsigned.signed(&by_sponsor, &by_payer);
         let intent = journal.seen(&Draft::of_intent(payer_path, &guarded.intent, now));
-        let draft = |intent_seq| Draft::of_guarded(path, guarded, (intent_seq, &tx), now);
-        let is_signed = matches!(intent, Seen::Same { seq } if journal.seen(&draft(seq)) != Seen::Never);
-        let is_reclaimed = matches!(intent, Seen::Same { seq } if journal.is_reclaimed(seq));
-        let known =
-            KnownGuarded { sponsor: address(&sponsor), payer: address(&payer), intent, is_signed, is_reclaimed };
+        let draft = |intent_seq: u64, tx: Option<&TxId>| Draft::of_guarded(path, guarded, (intent_seq, tx), now);
+        let (seen, is_reclaimed) = match intent {
+            Seen::Same { seq } => (journal.seen(&draft(seq, None)), journal.is_reclaimed(seq)),
+            Seen::Never | Seen::OtherDeadline { .. } | Seen::OtherContent { .. } => (Seen::Never, false),
+        };
+        let (of, is_signed) = ([sponsor.address()?, solana_address(&payer)], seen != Seen::Never);
+        let known = KnownGuarded { sponsor: of[0], payer: of[1], intent, is_signed, is_reclaimed };
         let intent_seq = self.policy.judge_guarded([path, payer_path], guarded, &known, now)?;
-        let seq = staged(journal, draft(intent_seq))?;
+        let by_sponsor = sponsor_signature(journal, &sponsor, seen, unsigned.message())?;
+        let by_payer = payer.sign(unsigned.message()).to_bytes();
+        let (bytes, tx) = unsigned.signed(&by_sponsor, &by_payer);
+        let seq = staged(journal, draft(intent_seq, Some(&tx)))?;
         Ok(Ready::Tx { seq, bytes, tx })
     }
 
@@ -287,20 +313,18 @@ impl Inner {
         path: &KeyPath,
         refill: &GuardedRefill,
         now: u64,
-    ) -> Result<Ready, Refusal> {
-        let key = |path: &KeyPath| self.keystore.keys.solana(path).map_err(|error| Refusal(error.to_string()));
-        let address = |key: &ed25519_dalek::SigningKey| Address::Solana(key.verifying_key().to_bytes());
-        let treasury = key(path)?;
+    ) -> Result<Ready, Unsigned> {
+        let treasury = self.keystore.keys.solana_key(path)?;
         let Refill { chain_ref, number, .. } = &refill.refill;
-        let recipient = address(&key(&KeyPath::of_sponsor(Family::Solana, chain_ref, *number))?);
+        let to = KeyPath::of_sponsor(Family::Solana, chain_ref, *number);
+        let recipient = self.keystore.keys.known_address(&to)?;
         let unsigned = unsigned_refill(refill).map_err(|error| Refusal(error.to_string()))?;
-        let (bytes, tx) = {
-            let by_treasury = treasury.sign(unsigned.message()).to_bytes();
-            unsigned.signed(&by_treasury)
-        };
-        let draft = Draft::of_refill(path, refill, &tx, now);
-        self.policy.judge_refill((path, address(&treasury)), refill, recipient, journal.seen(&draft))?;
-        let seq = staged(journal, draft)?;
+        let draft = |tx: Option<&TxId>| Draft::of_refill(path, refill, tx, now);
+        let seen = journal.seen(&draft(None));
+        self.policy.judge_refill((path, treasury.address()?), refill, recipient, seen)?;
+        let by_treasury = sponsor_signature(journal, &treasury, seen, unsigned.message())?;
+        let (bytes, tx) = unsigned.signed(&by_treasury);
+        let seq = staged(journal, draft(Some(&tx)))?;
         Ok(Ready::Tx { seq, bytes, tx })
     }
 
@@ -310,38 +334,50 @@ impl Inner {
         (path, payers): (&KeyPath, &[KeyPath]),
         reclaim: &Reclaim,
         now: u64,
-    ) -> Result<Ready, Refusal> {
-        let key = |path: &KeyPath| self.keystore.keys.solana(path).map_err(|error| Refusal(error.to_string()));
-        let address = |key: &ed25519_dalek::SigningKey| Address::Solana(key.verifying_key().to_bytes());
-        let sponsor = key(path)?;
-        let payer_keys: Vec<ed25519_dalek::SigningKey> = payers.iter().map(key).collect::<Result<_, _>>()?;
+    ) -> Result<Ready, Unsigned> {
+        let keys = &self.keystore.keys;
+        let sponsor = keys.solana_key(path)?;
+        let payer_keys: Vec<_> = payers.iter().map(|path| keys.solana(path)).collect::<Result<_, _>>()?;
         let guards = reclaim.guards.iter().zip(payers).zip(&payer_keys);
         let known: Vec<KnownGuard> = guards
             .map(|(((intent, _), path), key)| KnownGuard {
-                payer: address(key),
+                payer: solana_address(key),
                 intent: journal.seen(&Draft::of_intent(path, intent, now)),
             })
             .collect();
-        let entries = self.policy.judge_reclaim((path, address(&sponsor)), payers, reclaim, &known, now)?;
+        let entries = self.policy.judge_reclaim((path, sponsor.address()?), payers, reclaim, &known, now)?;
         let unsigned = unsigned_reclaim(reclaim).map_err(|error| Refusal(error.to_string()))?;
-        let all: Vec<ed25519_dalek::SigningKey> = payer_keys.into_iter().chain([sponsor]).collect();
-        let by = |signer: &[u8; 32]| all.iter().find(|key| key.verifying_key().to_bytes() == *signer);
-        let sign = |key: &ed25519_dalek::SigningKey| key.sign(unsigned.message()).to_bytes();
-        let signatures: Vec<[u8; 64]> = unsigned.signers().iter().filter_map(by).map(sign).collect();
+        let draft = |tx: Option<&TxId>| Draft::of_reclaim(path, reclaim, (&entries, tx), now);
+        let by_sponsor = sponsor_signature(journal, &sponsor, journal.seen(&draft(None)), unsigned.message())?;
+        let by = |signer: &[u8; 32]| payer_keys.iter().find(|key| key.verifying_key().to_bytes() == *signer);
+        let others = unsigned.signers().iter().skip(1).filter_map(by);
+        let by_others = others.map(|key| key.sign(unsigned.message()).to_bytes());
+        let signatures: Vec<[u8; 64]> = [by_sponsor].into_iter().chain(by_others).collect();
         let signed = unsigned.signed(&signatures);
         let (bytes, tx) = signed.ok_or_else(|| Refusal("another key must sign it".to_owned()))?;
-        let seq = staged(journal, Draft::of_reclaim(path, reclaim, (&entries, &tx), now))?;
+        let seq = staged(journal, draft(Some(&tx)))?;
         Ok(Ready::Tx { seq, bytes, tx })
-    }
-
-    fn key(&self, path: &KeyPath) -> Result<SigningKey, Refusal> {
-        self.keystore.keys.evm(path).map_err(|error| Refusal(error.to_string()))
     }
 }
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner").field("keystore", &self.keystore).finish_non_exhaustive()
+    }
+}
+
+impl From<Refusal> for Unsigned {
+    fn from(refusal: Refusal) -> Self {
+        Unsigned::Refused(refusal)
+    }
+}
+
+impl From<KeyError> for Unsigned {
+    fn from(error: KeyError) -> Self {
+        if error.may_pass() {
+            return away(&error.to_string());
+        }
+        Unsigned::Refused(Refusal(error.to_string()))
     }
 }
 
@@ -355,13 +391,32 @@ impl Ready {
     }
 }
 
-/// r, s and v. The same for equal digests (RFC 6979); s is in the lower half.
-fn signature(key: &SigningKey, digest: &[u8; 32]) -> [u8; 65] {
-    let (signature, recovery) = key.sign_prehash_recoverable(digest);
-    let mut bytes = [0; 65];
-    bytes[..64].copy_from_slice(&signature.to_bytes());
-    bytes[64] = V_EVEN + u8::from(recovery.is_y_odd());
-    bytes
+/// What is on record of a transaction that a token signed before: its signatures of one content differ.
+fn made_before<K>(journal: &Journal, key: &Key<K>, seen: Seen) -> Result<Option<Made>, Unsigned> {
+    match seen {
+        Seen::Same { seq } if key.is_held() => {
+            journal.made(seq).map(Some).map_err(|error| away(&format!("its journal: {error}")))
+        }
+        Seen::Same { .. } | Seen::Never | Seen::OtherDeadline { .. } | Seen::OtherContent { .. } => Ok(None),
+    }
+}
+
+/// By whom a transaction of Solana is paid; its id is this signature.
+fn sponsor_signature(
+    journal: &Journal,
+    key: &Key<ed25519_dalek::SigningKey>,
+    seen: Seen,
+    message: &[u8],
+) -> Result<[u8; 64], Unsigned> {
+    match made_before(journal, key, seen)? {
+        Some(Made { tx: TxId::Solana(signature), .. }) => Ok(signature),
+        Some(Made { tx: TxId::Evm(_), .. }) => Err(away("its journal has a transaction of another family")),
+        None => Ok(key.sign(message)?),
+    }
+}
+
+fn away(what: &str) -> Unsigned {
+    Unsigned::Away(SignerUnavailable(what.to_owned()))
 }
 
 /// The entry of what is to be signed: the one that is there, or a new one.

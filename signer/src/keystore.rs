@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 
 use crate::journal::{self, JournalError};
 use crate::keys::Keys;
-use crate::{Passphrase, Words, WordsError};
+use crate::{Passphrase, Token, Words, WordsError};
 
 const WALLETS: &str = "wallets.age";
 const SPONSORS: &str = "sponsors.age";
@@ -169,6 +169,11 @@ impl Keystore {
         let lock = lock(dir)?;
         let [wallets, sponsors] = rotation::open_seeds(dir, passphrase)?;
         Ok(Keystore { dir: dir.to_owned(), keys: Keys::new(&wallets, &sponsors), _lock: lock })
+    }
+
+    /// The same, but the keys of sponsors are those of a token: their seed is used no more.
+    pub fn with_token(self, token: Token) -> Self {
+        Keystore { keys: self.keys.with_token(token), ..self }
     }
 
     /// Where its journal is.

@@ -1,6 +1,7 @@
 //! The signer: holds the keys, judges what is to be signed, journals it, and only then signs.
 //!
 //! - [`words`], `keys`: the words of a seed, and the keys and addresses that follow from them
+//! - `token`: an HSM in the place of the sponsors' seed, with the feature `pkcs11`
 //! - [`passphrase`], [`keystore`]: the seeds, sealed in a directory that one process at a time may use
 //! - [`policy`]: what may be signed; everything else is refused; [`caps`]: how much of each asset
 //! - [`journal`]: what was signed, in a file whose entries are chained by hashes; it is the second fence
@@ -22,6 +23,7 @@ pub mod socket;
 pub mod words;
 
 mod keys;
+mod token;
 
 pub use caps::Cap;
 pub use embedded::{Clock, Embedded};
@@ -30,4 +32,5 @@ pub use keystore::{JOURNAL, Keystore, KeystoreError, NewKeystore, WORK_FACTOR};
 pub use passphrase::{Passphrase, PassphraseError};
 pub use policy::{Policy, Sendable};
 pub use socket::{Remote, ServeError, Server};
+pub use token::{Token, TokenError, TokenPlace};
 pub use words::{Words, WordsError};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use landfall_chain::{Chain, Signer, with_causes};
-use landfall_signer::{Embedded, JOURNAL, KeystoreError, Passphrase, Policy, Remote, verify};
+use landfall_signer::{JOURNAL, KeystoreError, Passphrase, Policy, Remote, verify};
 
+use crate::app::signer::{Unopened, embedded};
 use crate::app::{StartError, source};
 use crate::config::{Config, KeystoreConfig, SignerConfig};
 use crate::doctor::{self, Line, Verdict};
@@ -29,7 +30,7 @@ pub async fn examine(config: &Config, db: &Db, now: Timestamp) -> Result<Vec<Lin
             lines.push(Line::new("journal", Verdict::Warn, what));
             lines
         }
-        Some(SignerConfig::Keystore(keystore)) => of_keystore(db, keystore, &chains, now).await?,
+        Some(SignerConfig::Keystore(keystore)) => of_keystore(db, (keystore, config), &chains, now).await?,
     };
     lines.push(requests(config));
     for (chain, settings) in &config.chains {
@@ -59,19 +60,23 @@ async fn of_signer(db: &Db, signer: &dyn Signer) -> Result<Vec<Line>, StartError
 /// A keystore that a running process has open is asked about by what that process reported.
 async fn of_keystore(
     db: &Db,
-    KeystoreConfig { folder, passphrase_file }: &KeystoreConfig,
+    (KeystoreConfig { folder, passphrase_file }, config): (&KeystoreConfig, &Config),
     chains: &[Chain],
     now: Timestamp,
 ) -> Result<Vec<Line>, StartError> {
     let mut lines = match Passphrase::from_file(passphrase_file) {
         // Nothing may be signed by it.
-        Ok(passphrase) => match Embedded::open(folder, &passphrase, Policy::default(), Arc::new(|| 0)) {
+        Ok(passphrase) => match embedded(folder, &passphrase, config.token.as_ref(), Policy::default(), Arc::new(|| 0))
+        {
             Ok(signer) => of_signer(db, &signer).await?,
-            Err(KeystoreError::InUse { .. }) => {
+            Err(Unopened::Keystore(KeystoreError::InUse { .. })) => {
                 vec![doctor::of_running_signer(db, chains, now).await.map_err(OpenError::Store)?]
             }
-            Err(error) => {
+            Err(Unopened::Keystore(error)) => {
                 vec![Line::new("signer", Verdict::Fail, format!("the keystore does not open: {}", with_causes(&error)))]
+            }
+            Err(error @ (Unopened::Token(_) | Unopened::Secret { .. })) => {
+                vec![Line::new("signer", Verdict::Fail, format!("the token does not open: {error}"))]
             }
         },
         // The path is not shown: it may be a passphrase that was written in its place.

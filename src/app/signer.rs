@@ -4,6 +4,7 @@
 //! Promises: nothing is derived or signed by another seed than the one that the wallets on record were derived of. No
 //! error shows a passphrase, nor what was configured in place of its path.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,18 +12,23 @@ use landfall_chain::{
     Address, Family, JournalPage, KeyPath, Network, Refusal, Retry, SignRequest, Signed, Signer, SignerUnavailable,
     Signing, with_causes,
 };
-use landfall_signer::{Embedded, KeystoreError, Passphrase, PassphraseError, Policy, Remote, Sendable};
+use landfall_signer::{
+    Clock as SignerClock, Embedded, Keystore, KeystoreError, Passphrase, PassphraseError, Policy, Remote, Sendable,
+    Token, TokenError, TokenPlace,
+};
 use tokio::sync::OnceCell;
 use tracing::{info, warn};
 
 use crate::app::{StartError, network};
-use crate::config::{Config, KeystoreConfig, SignerConfig};
+use crate::config::{Config, KeystoreConfig, SignerConfig, TokenConfig};
 use crate::random;
 use crate::store::{Db, StoreError, wallets};
 use crate::time::Clock;
 
 const SIGNER: &str = "transfers.signer";
 const PASSPHRASE: &str = "transfers.passphrase_file";
+const TOKEN: &str = "pkcs11";
+const PIN: &str = "pkcs11.pin_file";
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// The most that one transaction may cost its sponsor: 0.1 of an EVM chain's native currency, or so many times what its
@@ -68,12 +74,13 @@ pub(super) async fn open(
         None => Ok(None),
         Some(SignerConfig::Socket(path)) => Ok(Some(Arc::new(Remote::at(path)))),
         Some(SignerConfig::Keystore(keystore)) => {
-            open_keystore(keystore, &policy_of(config, networks)?, clock).await.map(Some)
+            open_keystore(config, keystore, &policy_of(config, networks)?, clock).await.map(Some)
         }
     }
 }
 
 async fn open_keystore(
+    config: &Config,
     KeystoreConfig { folder, passphrase_file }: &KeystoreConfig,
     policy: &Policy,
     clock: &Clock,
@@ -81,12 +88,12 @@ async fn open_keystore(
     let mut retry = Retry::new(RETRY_FIRST, RETRY_MAX);
     loop {
         let (folder, passphrase_file, policy) = (folder.clone(), passphrase_file.clone(), policy.clone());
-        let clock = clock.clone();
+        let (clock, token) = (clock.clone(), config.token.clone());
         let now = move || u64::try_from(clock.now().0 / 1_000_000).unwrap_or(0);
         // To open it takes a second of the processor.
         let opened = tokio::task::spawn_blocking(move || {
-            let passphrase = Passphrase::from_file(&passphrase_file).map_err(unread)?;
-            Embedded::open(&folder, &passphrase, policy, Arc::new(now)).map_err(Unopened::Keystore)
+            let passphrase = passphrase(&passphrase_file)?;
+            embedded(&folder, &passphrase, token.as_ref(), policy, Arc::new(now))
         });
         match opened.await.map_err(|error| failed(SIGNER, &error))? {
             Ok(signer) => {
@@ -97,10 +104,29 @@ async fn open_keystore(
                 warn!("{error}; trying again");
                 tokio::time::sleep(retry.next_delay(random::number())).await;
             }
-            Err(Unopened::Keystore(error)) => return Err(failed(SIGNER, &error)),
-            Err(Unopened::Passphrase(what)) => return Err(StartError::Signer { key: PASSPHRASE, what }),
+            Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Opens a keystore for this process, and the token that has the keys of its sponsors, if one is configured.
+///
+/// # Errors
+/// Either cannot be opened.
+pub fn embedded(
+    folder: &Path,
+    passphrase: &Passphrase,
+    token: Option<&TokenConfig>,
+    policy: Policy,
+    clock: SignerClock,
+) -> Result<Embedded, Unopened> {
+    let mut keystore = Keystore::open(folder, passphrase)?;
+    if let Some(TokenConfig { module, label, pin_file }) = token {
+        let pin = Passphrase::from_file(pin_file).map_err(|error| unread(PIN, "PIN", error))?;
+        let place = TokenPlace { module: module.clone(), label: label.clone(), pin };
+        keystore = keystore.with_token(Token::open(place)?);
+    }
+    Ok(Embedded::of(keystore, policy, clock)?)
 }
 
 /// The signer, for a command: one that another process has open is not waited for.
@@ -112,35 +138,50 @@ pub async fn signer_at_hand(config: &Config, db: &Db) -> Result<Option<Arc<dyn S
         None => return Ok(None),
         Some(SignerConfig::Socket(path)) => Arc::new(Remote::at(path)),
         Some(SignerConfig::Keystore(KeystoreConfig { folder, passphrase_file })) => {
-            let passphrase = Passphrase::from_file(passphrase_file).map_err(unread);
+            let passphrase = passphrase(passphrase_file)?;
             // Nothing may be signed by it.
-            let opened = passphrase.and_then(|passphrase| {
-                Embedded::open(folder, &passphrase, Policy::default(), Arc::new(|| 0)).map_err(Unopened::Keystore)
-            });
-            match opened {
-                Ok(signer) => Arc::new(signer),
-                Err(Unopened::Keystore(error)) => return Err(failed(SIGNER, &error)),
-                Err(Unopened::Passphrase(what)) => return Err(StartError::Signer { key: PASSPHRASE, what }),
-            }
+            Arc::new(embedded(folder, &passphrase, config.token.as_ref(), Policy::default(), Arc::new(|| 0))?)
         }
     };
     Ok(Some(Arc::new(Checked::check(signer, db.clone()).await?)))
 }
 
-enum Unopened {
-    Keystore(KeystoreError),
-    Passphrase(String),
+/// Why a keystore is not open in this process.
+#[derive(Debug, thiserror::Error)]
+pub enum Unopened {
+    #[error(transparent)]
+    Keystore(#[from] KeystoreError),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// What opens the one or the other.
+    #[error("{key}: {what}")]
+    Secret { key: &'static str, what: String },
+}
+
+impl From<Unopened> for StartError {
+    fn from(error: Unopened) -> Self {
+        match error {
+            Unopened::Keystore(error) => failed(SIGNER, &error),
+            Unopened::Token(error) => failed(TOKEN, &error),
+            Unopened::Secret { key, what } => StartError::Signer { key, what },
+        }
+    }
+}
+
+fn passphrase(file: &Path) -> Result<Passphrase, Unopened> {
+    Passphrase::from_file(file).map_err(|error| unread(PASSPHRASE, "passphrase", error))
 }
 
 /// The path is not shown: it may be a passphrase that was written in its place.
-fn unread(error: PassphraseError) -> Unopened {
-    Unopened::Passphrase(match error {
+fn unread(key: &'static str, secret: &str, error: PassphraseError) -> Unopened {
+    let what = match error {
         PassphraseError::Read { source, .. } => {
-            format!("the file cannot be read: {source}; this key is the path of a file, never a passphrase")
+            format!("the file cannot be read: {source}; this key is the path of a file, never a {secret}")
         }
         PassphraseError::Open(_) => "the file can be read by others: its owner alone may read it, chmod 600".to_owned(),
-        PassphraseError::Malformed { .. } => "the file holds no passphrase in its first line".to_owned(),
-    })
+        PassphraseError::Malformed { .. } => format!("the file holds no {secret} in its first line"),
+    };
+    Unopened::Secret { key, what }
 }
 
 fn failed(key: &'static str, error: &(dyn std::error::Error + 'static)) -> StartError {

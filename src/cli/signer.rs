@@ -152,10 +152,12 @@ impl Signer {
                 Ok(())
             }
             Signer::Serve { keystore, socket, uid } => {
-                let policy = app::policy(&load(config)?)?;
+                let config = load(config)?;
+                let policy = app::policy(&config)?;
                 let clock = Clock::system();
                 let now = move || u64::try_from(clock.now().0 / 1_000_000).unwrap_or(0);
-                let signer = Embedded::open(&keystore.dir, &keystore.passphrase()?, policy, Arc::new(now))?;
+                let (passphrase, token) = (keystore.passphrase()?, config.token.as_ref());
+                let signer = app::embedded(&keystore.dir, &passphrase, token, policy, Arc::new(now))?;
                 let uids = if uid.is_empty() { vec![Uid::current().as_raw()] } else { uid };
                 let stop = asked_to_stop()?;
                 let id = signer.id().to_owned();

@@ -136,7 +136,7 @@ impl TransfersSection {
     }
 }
 
-fn is_path(text: &str) -> bool {
+pub(super) fn is_path(text: &str) -> bool {
     !text.trim().is_empty() && !text.contains(char::is_control)
 }
 

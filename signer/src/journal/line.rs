@@ -14,6 +14,9 @@ use crate::policy::Entries;
 /// `prev` of the first entry.
 pub(super) const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
+/// What stands in a content in front of what was made of it.
+const MADE: &str = ",\"tx\":";
+
 /// What an entry is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -123,8 +126,28 @@ struct CarrierContent {
     gas_limit: u64,
     max_fee: String,
     tip: String,
-    /// Its id.
+    /// Its id, once it is made; behind it nothing that was asked for, see [`Line::what`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tx: Option<String>,
+    /// Of a sponsor whose key is in a token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sponsor_signature: Option<String>,
+}
+
+/// What is read back of what was made.
+#[derive(Deserialize)]
+struct MadeContent {
     tx: String,
+    sponsor_signature: Option<String>,
+}
+
+/// What was made of a request for a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Made {
+    /// Its id.
+    pub(crate) tx: TxId,
+    /// Of a carrier that a token signed: it would sign another one.
+    pub(crate) signature: Option<[u8; 65]>,
 }
 
 /// What a treasury gives a sponsor.
@@ -147,8 +170,9 @@ struct GuardedContent {
     compute_price: u64,
     memo: bool,
     makes_account: bool,
-    /// Its id.
-    tx: String,
+    /// As of a carrier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tx: Option<String>,
 }
 
 /// `content` of a refill that makes a guard.
@@ -161,8 +185,9 @@ struct RefillContent {
     rent: u64,
     compute_limit: u32,
     compute_price: u64,
-    /// Its id.
-    tx: String,
+    /// As of a carrier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tx: Option<String>,
 }
 
 /// `content` of a transaction that takes back guards.
@@ -173,7 +198,9 @@ pub(super) struct ReclaimContent {
     pub(super) guards: Vec<(u64, u64)>,
     blockhash: String,
     compute_limit: u32,
-    tx: String,
+    /// As of a carrier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tx: Option<String>,
 }
 
 /// What is read back of a carrier's content, or of a guarded one's.
@@ -187,7 +214,7 @@ pub(super) struct Carried {
     pub(super) clearings: Option<Vec<u64>>,
     pub(super) refill: Option<Refilled>,
     pub(super) authorization: Option<u64>,
-    tx: String,
+    tx: Option<String>,
 }
 
 /// `content` of a cancellation.
@@ -264,8 +291,13 @@ impl Line {
         Line { chain, path, ..Line::draft(Kind::Authorization, raw(&content), at) }
     }
 
-    /// `entries` are those of what it carries, and `tx` is its id.
-    pub(super) fn of_carrier(path: &KeyPath, carrier: &Carrier, (entries, tx): (&Entries, &TxId), at: u64) -> Self {
+    /// `entries` are those of what it carries.
+    pub(super) fn of_carrier(
+        path: &KeyPath,
+        carrier: &Carrier,
+        (entries, made): (&Entries, Option<&Made>),
+        at: u64,
+    ) -> Self {
         let (mut intent, mut cancellation, mut clearings, mut authorization) = (None, None, None, None);
         match entries {
             Entries::Payment { intent: seq, authorization: beside } => (intent, authorization) = (Some(*seq), *beside),
@@ -300,7 +332,8 @@ impl Line {
             gas_limit: carrier.gas_limit,
             max_fee: carrier.max_fee.to_string(),
             tip: carrier.tip.to_string(),
-            tx: tx.to_string(),
+            tx: made.map(|made| made.tx.to_string()),
+            sponsor_signature: made.and_then(|made| made.signature).map(hex::encode),
         });
         let line = Line::draft(Kind::Carrier, content, at);
         match carrier.carried.intent() {
@@ -313,7 +346,7 @@ impl Line {
     }
 
     /// `entry` is that of the intent, and `tx` its own id.
-    pub(super) fn of_guarded(path: &KeyPath, guarded: &Guarded, (entry, tx): (u64, &TxId), at: u64) -> Self {
+    pub(super) fn of_guarded(path: &KeyPath, guarded: &Guarded, (entry, tx): (u64, Option<&TxId>), at: u64) -> Self {
         let GuardTerms { blockhash, rent, compute_limit, compute_price, memo, makes_account } = guarded.terms;
         let content = raw(&GuardedContent {
             sponsor: guarded.sponsor.to_string(),
@@ -324,13 +357,13 @@ impl Line {
             compute_price,
             memo,
             makes_account,
-            tx: tx.to_string(),
+            tx: tx.map(TxId::to_string),
         });
         Line::draft(Kind::Carrier, content, at).about(path, &guarded.intent)
     }
 
-    /// `tx` is its id.
-    pub(super) fn of_refill(path: &KeyPath, refill: &GuardedRefill, tx: &TxId, at: u64) -> Self {
+    /// `tx` is its id once it is made.
+    pub(super) fn of_refill(path: &KeyPath, refill: &GuardedRefill, tx: Option<&TxId>, at: u64) -> Self {
         let GuardedRefill { treasury, refill, nonce, terms } = refill;
         let GuardTerms { blockhash, rent, compute_limit, compute_price, .. } = *terms;
         let content = raw(&RefillContent {
@@ -341,21 +374,26 @@ impl Line {
             rent,
             compute_limit,
             compute_price,
-            tx: tx.to_string(),
+            tx: tx.map(TxId::to_string),
         });
         let (chain, path) = (Some(refill.chain_ref.clone()), Some(path.to_string()));
         Line { chain, path, ..Line::draft(Kind::Carrier, content, at) }
     }
 
     /// `entries` are those of the intents.
-    pub(super) fn of_reclaim(path: &KeyPath, reclaim: &Reclaim, (entries, tx): (&[u64], &TxId), at: u64) -> Self {
+    pub(super) fn of_reclaim(
+        path: &KeyPath,
+        reclaim: &Reclaim,
+        (entries, tx): (&[u64], Option<&TxId>),
+        at: u64,
+    ) -> Self {
         let Reclaim { sponsor, guards, blockhash, compute_limit } = reclaim;
         let content = raw(&ReclaimContent {
             sponsor: sponsor.to_string(),
             guards: entries.iter().copied().zip(guards.iter().map(|(_, lamports)| *lamports)).collect(),
             blockhash: hex::encode(blockhash.0),
             compute_limit: *compute_limit,
-            tx: tx.to_string(),
+            tx: tx.map(TxId::to_string),
         });
         let chain = guards.first().map(|(intent, _)| intent.chain_ref.clone());
         Line { chain, path: Some(path.to_string()), ..Line::draft(Kind::Reclaim, content, at) }
@@ -397,16 +435,28 @@ impl Line {
         self.seq == seq && self.prev == prev && self.hash == self.hashed()
     }
 
-    /// The same for equal intents, whatever their deadline, and for equal carriers; never the same for two others.
+    /// The same for equal intents, whatever their deadline, and for equal carriers, whatever was made of them; never the same
+    /// for two others.
     pub(super) fn what(&self) -> [u8; 32] {
-        let fields = [text(self.transfer.as_ref()), text(self.chain.as_ref()), self.content.get().as_bytes()];
-        hash_of(fields)
+        let content = self.content.get();
+        let asked = content.split_once(MADE).map_or(content.strip_suffix('}').unwrap_or(content), |(asked, _)| asked);
+        hash_of([text(self.transfer.as_ref()), text(self.chain.as_ref()), asked.as_bytes()])
+    }
+
+    /// What was made of it; `None` of what is no transaction.
+    pub(super) fn made(&self) -> Option<Made> {
+        let MadeContent { tx, sponsor_signature } = serde_json::from_str(self.content.get()).ok()?;
+        let tx = TxId::parse(self.family()?, &tx).ok()?;
+        Some(Made { tx, signature: sponsor_signature.and_then(|signature| hex::decode_to_array(signature).ok()) })
+    }
+
+    fn family(&self) -> Option<Family> {
+        Some(if self.chain.as_ref()?.starts_with("solana:") { Family::Solana } else { Family::Evm })
     }
 
     /// What it says was signed; `None` of the first entry.
     pub(super) fn journaled(&self) -> Option<Journaled> {
-        let chain_ref = self.chain.clone()?;
-        let family = if chain_ref.starts_with("solana:") { Family::Solana } else { Family::Evm };
+        let (chain_ref, family) = (self.chain.clone()?, self.family()?);
         let address = |text: &str| Address::parse(family, text).ok();
         let transfer_id = || hex::decode_to_array(self.transfer.as_deref()?).ok();
         match self.kind {
@@ -420,7 +470,7 @@ impl Line {
             }
             Kind::Carrier => {
                 let Carried { sponsor, nonce, refill, tx, .. } = serde_json::from_str(self.content.get()).ok()?;
-                let (sponsor, tx) = (address(&sponsor)?, TxId::parse(family, &tx).ok()?);
+                let (sponsor, tx) = (address(&sponsor)?, TxId::parse(family, &tx?).ok()?);
                 if let Some(Refilled { number, recipient, amount }) = refill {
                     let (recipient, amount) = (address(&recipient)?, amount.parse::<U256>().ok()?);
                     let refill = Refill { chain_ref, number, recipient, amount };
@@ -431,7 +481,7 @@ impl Line {
             Kind::Reclaim => {
                 let ReclaimContent { sponsor, blockhash, tx, .. } = serde_json::from_str(self.content.get()).ok()?;
                 let blockhash = BlockHash(hex::decode_to_array(blockhash).ok()?);
-                let tx = TxId::parse(family, &tx).ok()?;
+                let tx = TxId::parse(family, &tx?).ok()?;
                 Some(Journaled::Reclaim { sponsor: address(&sponsor)?, blockhash, tx })
             }
         }

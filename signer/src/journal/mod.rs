@@ -10,6 +10,7 @@ mod line;
 mod pages;
 
 pub use index::{DEADLINES_MAX, Seen};
+pub(crate) use line::Made;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -125,22 +126,38 @@ impl Draft {
         Draft(Line::of_cancellation(path, intent, at))
     }
 
-    /// `entries` are those of what it carries, and `tx` is its id.
-    pub(crate) fn of_carrier(path: &KeyPath, carrier: &Carrier, (entries, tx): (&Entries, &TxId), at: u64) -> Self {
-        Draft(Line::of_carrier(path, carrier, (entries, tx), at))
+    /// `entries` are those of what it carries. What is not made yet is only looked for.
+    pub(crate) fn of_carrier(
+        path: &KeyPath,
+        carrier: &Carrier,
+        (entries, made): (&Entries, Option<&Made>),
+        at: u64,
+    ) -> Self {
+        Draft(Line::of_carrier(path, carrier, (entries, made), at))
     }
 
-    /// `path` is the sponsor's, `intent_seq` the entry of what it pays, and `tx` its id.
-    pub(crate) fn of_refill(path: &KeyPath, refill: &GuardedRefill, tx: &TxId, at: u64) -> Self {
+    /// `tx` is its id once it is made.
+    pub(crate) fn of_refill(path: &KeyPath, refill: &GuardedRefill, tx: Option<&TxId>, at: u64) -> Self {
         Draft(Line::of_refill(path, refill, tx, at))
     }
 
-    pub(crate) fn of_guarded(path: &KeyPath, guarded: &Guarded, (intent_seq, tx): (u64, &TxId), at: u64) -> Self {
+    /// `path` is the sponsor's, `intent_seq` the entry of what it pays, and `tx` its id once it is made.
+    pub(crate) fn of_guarded(
+        path: &KeyPath,
+        guarded: &Guarded,
+        (intent_seq, tx): (u64, Option<&TxId>),
+        at: u64,
+    ) -> Self {
         Draft(Line::of_guarded(path, guarded, (intent_seq, tx), at))
     }
 
-    /// `path` is the sponsor's, `entries` those of what made the guards, and `tx` its id.
-    pub(crate) fn of_reclaim(path: &KeyPath, reclaim: &Reclaim, (entries, tx): (&[u64], &TxId), at: u64) -> Self {
+    /// `path` is the sponsor's, `entries` those of what made the guards, and `tx` its id once it is made.
+    pub(crate) fn of_reclaim(
+        path: &KeyPath,
+        reclaim: &Reclaim,
+        (entries, tx): (&[u64], Option<&TxId>),
+        at: u64,
+    ) -> Self {
         Draft(Line::of_reclaim(path, reclaim, (entries, tx), at))
     }
 }
@@ -199,6 +216,15 @@ impl Journal {
         self.index.is_reclaimed(intent)
     }
 
+    /// What became of the transaction of an entry, which may be staged.
+    pub(crate) fn made(&self, seq: u64) -> io::Result<Made> {
+        let made = match self.staged.iter().find(|line| line.seq == seq) {
+            Some(line) => line.made(),
+            None => self.part(seq.saturating_sub(1)).line(seq)?.made(),
+        };
+        made.ok_or_else(|| io::Error::other(format!("entry {seq} is no transaction")))
+    }
+
     /// Puts it behind all others, in memory. `None` where it contradicts an earlier entry.
     pub(crate) fn stage(&mut self, draft: Draft) -> Option<u64> {
         let (seq, hash) = match self.staged.last() {
@@ -234,11 +260,16 @@ impl Journal {
                 Ok(())
             }
             Err(source) => {
-                while let Some(line) = self.staged.pop() {
-                    self.index.remove(&line);
-                }
+                self.forget();
                 Err(JournalError::Io { path: self.path.clone(), source })
             }
+        }
+    }
+
+    /// Forgets what is staged.
+    pub(crate) fn forget(&mut self) {
+        while let Some(line) = self.staged.pop() {
+            self.index.remove(&line);
         }
     }
 

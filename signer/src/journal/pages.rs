@@ -43,13 +43,9 @@ impl Places {
 impl Part {
     /// Its entries behind `behind` about the chain.
     pub(crate) fn read(&self, chain_ref: &str, behind: u64) -> io::Result<JournalPage> {
-        let Part { path, from, end, newest } = self;
-        let mut file = File::open(path)?;
-        file.seek(SeekFrom::Start(*from))?;
-        let mut page = JournalPage { newest: *newest, through: behind, entries: Vec::new() };
-        for bytes in BufReader::new(file.take(end - from)).split(b'\n') {
-            let line = Line::parse(&[bytes?, vec![b'\n']].concat());
-            let line = line.ok_or_else(|| io::Error::other("an entry cannot be read any more"))?;
+        let mut page = JournalPage { newest: self.newest, through: behind, entries: Vec::new() };
+        for line in self.lines()? {
+            let line = line?;
             if line.seq <= behind {
                 continue;
             }
@@ -64,5 +60,21 @@ impl Part {
             }
         }
         Ok(page)
+    }
+
+    /// One of its entries.
+    pub(super) fn line(&self, seq: u64) -> io::Result<Line> {
+        let is_it = |line: &io::Result<Line>| line.as_ref().map_or(true, |line| line.seq == seq);
+        self.lines()?.find(is_it).unwrap_or_else(|| Err(io::Error::other(format!("there is no entry {seq}"))))
+    }
+
+    fn lines(&self) -> io::Result<impl Iterator<Item = io::Result<Line>>> {
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(self.from))?;
+        let lines = BufReader::new(file.take(self.end - self.from)).split(b'\n');
+        Ok(lines.map(|bytes| {
+            let line = Line::parse(&[bytes?, vec![b'\n']].concat());
+            line.ok_or_else(|| io::Error::other("an entry cannot be read any more"))
+        }))
     }
 }

@@ -103,7 +103,7 @@ pub(crate) fn by_delegate(which: usize) -> Route {
     Route::Delegate(Delegate::Metamask { implementation, manager, ids, times, executions })
 }
 
-fn policy() -> Policy {
+pub(crate) fn policy() -> Policy {
     let plain = AssetId::Token(Address::Evm([5; 20]));
     let assets = vec![(AssetId::Token(TOKEN), route()), (AssetId::Native, by_delegate(0)), (plain, by_delegate(1))];
     let sol = vec![(AssetId::Native, Route::Guard { program: None, decimals: 9 })];

@@ -163,6 +163,7 @@ fn every_key_of_the_configuration_has_a_row_and_every_row_is_a_key() {
         ("`[admin]`", format!("{CHAIN}[admin]\n{wrong}")),
         ("`[nats]`", format!("{CHAIN}[nats]\n{wrong}")),
         ("`[transfers]`", format!("{CHAIN}[transfers]\n{wrong}")),
+        ("`[pkcs11]`", format!("{CHAIN}[pkcs11]\n{wrong}")),
         ("`[transfers.prices]`", format!("{CHAIN}[transfers]\nsigner = \"unix:s\"\n[transfers.prices]\n{wrong}")),
         (
             "`[transfers.prices.symbols.SYMBOL]`",
