@@ -181,6 +181,7 @@ impl Token {
             *link = match connect(module, place) {
                 Ok(session) => Link::Open(session),
                 Err(wrong @ TokenError::Pin { .. }) => Link::Refused(wrong),
+                Err(away @ TokenError::Away { .. }) => return Err(away),
                 Err(error) => return Err(self.is_away(&error)),
             };
         }
