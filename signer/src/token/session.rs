@@ -92,7 +92,7 @@ impl Token {
                 return Ok(Some(held));
             }
             self.make(session, &label, curve)?;
-            // Another process may have made one, too.
+            // Another keystore may have made one, too; of two at the same moment neither need see it.
             self.find_in(session, &label, curve)
         })?;
         found.ok_or(TokenError::NoKey { key: label })

@@ -1,19 +1,13 @@
 //! Keys are made in the token once, and found again.
 
 use std::collections::BTreeSet;
-use std::env;
-use std::io::{BufRead, BufReader, Lines, Write, stdin};
-use std::process::{Child, ChildStdout, Command, Stdio};
 
 use cryptoki::mechanism::Mechanism;
 use cryptoki::object::{Attribute, AttributeType, ObjectClass};
 use landfall_chain::{Family, KeyPath, SignRequest, Signer};
-use landfall_signer::Token;
 
 use crate::world::{CHAIN, SOLANA, World, carrier, intent, of_intent, one, sponsor, wallet};
-use crate::{alone, beside, open, place, variable, with};
-
-const ASKED: &str = "LANDFALL_TEST_TOKEN_ASKED";
+use crate::{alone, beside, open};
 
 fn paths() -> [KeyPath; 3] {
     [sponsor(), KeyPath::of_treasury(Family::Evm, CHAIN), KeyPath::of_sponsor(Family::Solana, SOLANA, 0)]
@@ -107,56 +101,4 @@ fn a_private_key_without_its_public_one_is_refused_and_what_is_left_of_a_pair_be
             assert_eq!(why, expected, "{treasury}");
         },
     );
-}
-
-#[test]
-fn processes_that_ask_for_one_key_at_the_same_moment_never_have_two_addresses() {
-    alone("keys::processes_that_ask_for_one_key_at_the_same_moment_never_have_two_addresses", async {
-        let (mut made, mut refusals) = (0, 0);
-        for number in 0..5 {
-            let mut processes: Vec<Child> = (0..4).map(|_| asking(number)).collect();
-            let mut lines: Vec<_> =
-                processes.iter_mut().map(|it| BufReader::new(it.stdout.take().unwrap()).lines()).collect();
-            for lines in &mut lines {
-                said(lines, "open: ");
-            }
-            for process in &mut processes {
-                process.stdin.take().unwrap().write_all(b"go\n").unwrap();
-            }
-            let asked: Vec<String> = lines.iter_mut().map(|lines| said(lines, "asked: ")).collect();
-            let addresses: BTreeSet<&String> = asked.iter().filter(|answer| answer.starts_with("0x")).collect();
-            assert!(addresses.len() <= 1, "{asked:?}");
-            made += addresses.len();
-            refusals += asked.iter().filter(|answer| answer.contains("private keys")).count();
-            processes.iter_mut().for_each(|process| assert!(process.wait().unwrap().success()));
-        }
-        println!("of 5 keys that 4 processes asked for at once {made} have an address; {refusals} of 20 were refused");
-    });
-}
-
-fn asking(number: u32) -> Child {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "keys::a_process_that_asks_for_a_key", "--nocapture"]).env(ASKED, number.to_string());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
-}
-
-fn said(lines: &mut Lines<BufReader<ChildStdout>>, what: &str) -> String {
-    lines.map(Result::unwrap).find_map(|line| Some(line.split_once(what)?.1.to_owned())).unwrap()
-}
-
-/// Not a test of its own: the other processes of the test above.
-#[tokio::test]
-async fn a_process_that_asks_for_a_key() {
-    let Some(number) = variable(ASKED) else { return };
-    let path = KeyPath::of_sponsor(Family::Evm, CHAIN, number.parse().unwrap());
-    let world = World::new();
-    // While another process writes what SoftHSM keeps of the token, there seems to be none.
-    let signer = Token::open(place()).map(|token| with(&world, token));
-    println!("open: {}", signer.is_ok());
-    stdin().lines().next().unwrap().unwrap();
-    let asked = match signer {
-        Ok(signer) => signer.addresses(&[path]).await.map_err(|error| error.0),
-        Err(error) => Err(error.to_string()),
-    };
-    println!("asked: {}", asked.map_or_else(|error| error, |all| all[0].to_string()));
 }
