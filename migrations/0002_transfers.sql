@@ -84,8 +84,8 @@ CREATE INDEX transfers_open ON transfers (account_id, chain, status) WHERE statu
 -- What the sender of a chain has in hand, and whose mark it is.
 CREATE INDEX transfers_unfinished ON transfers (chain, created_us) WHERE status IN ('ACCEPTED', 'SUBMITTED');
 -- Whose account of a token was paid for.
-CREATE INDEX transfers_destination ON transfers (chain, destination, created_us);
-CREATE INDEX transfers_intent ON transfers (chain, source, intent_key);
+CREATE INDEX transfers_destination ON transfers (destination, chain, created_us);
+CREATE INDEX transfers_intent ON transfers (source, intent_key, chain);
 
 -- Insert only: each state that a transfer entered, and by which evidence.
 CREATE TABLE transfer_changes (

@@ -109,7 +109,7 @@ statements! {
                 CAST(NULL AS BIGINT) AS priced_us, t.account_id, t.identity_id \
                 FROM gas_unpriced AS u JOIN gas_ledger AS l ON l.entry = u.entry LEFT JOIN transfers AS t ON t.id = l.transfer_id \
                 WHERE u.chain = $1 ORDER BY u.at_us, u.entry LIMIT $2";
-    UNPRICED_COSTS = "SELECT COUNT(*) FROM gas_unpriced AS u JOIN gas_ledger AS l ON l.entry = u.entry WHERE l.kind = 'COST'";
+    UNPRICED_COSTS = "SELECT COUNT(*) FROM gas_unpriced AS u CROSS JOIN gas_ledger AS l WHERE l.entry = u.entry AND l.kind = 'COST'";
     UNPRICED_SINCE = "SELECT COUNT(*), MIN(at_us) FROM gas_unpriced WHERE chain = $1";
     WAITING = "SELECT l.transfer_id FROM gas_unpriced AS u JOIN gas_ledger AS l ON l.entry = u.entry WHERE u.chain = $1 AND l.kind = 'HOLD'";
     LAST_COST = "SELECT amount, rent FROM gas_ledger WHERE chain = $1 AND route = $2 AND kind = 'COST' AND bearer = 'CUSTOMER' \

@@ -59,8 +59,10 @@ statements! {
     CLEAR = "UPDATE transfers SET obstacle = NULL, reason = NULL WHERE id = $1 AND status = 'ACCEPTED' AND cancelled_us IS NULL";
     IS_SWEEP = "SELECT 1 FROM transfer_attempts AS a JOIN transfers AS t ON t.id = a.transfer_id \
                 WHERE a.chain = $1 AND a.tx_id = $2 AND t.kind = 'SWEEP' AND t.destination = $3 AND t.amount = $4";
-    DISPLACED = "SELECT c.transfer_id, COUNT(*) FROM transfer_changes AS c JOIN transfers AS t ON t.id = c.transfer_id \
-                 WHERE t.chain = $1 AND t.status = 'SUBMITTED' AND c.evidence = $2 GROUP BY c.transfer_id";
+    // CROSS JOIN, so that SQLite begins with the few that are not terminal.
+    DISPLACED = "SELECT c.transfer_id, COUNT(*) FROM transfers AS t CROSS JOIN transfer_changes AS c \
+                 WHERE t.chain = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') AND c.transfer_id = t.id AND c.evidence = $2 \
+                 GROUP BY c.transfer_id";
     CHANGED = "INSERT INTO transfer_changes (transfer_id, position, at_us, state, evidence, block_number, block_hash) \
                SELECT $1, COUNT(*), $2, $3, $4, $5, $6 FROM transfer_changes WHERE transfer_id = $1";
     HISTORY = "SELECT at_us, state, evidence, block_number, block_hash FROM transfer_changes WHERE transfer_id = $1 ORDER BY position";
