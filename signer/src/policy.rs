@@ -26,7 +26,7 @@ pub const COMPUTE_LIMIT_MAX: u32 = 1_400_000;
 pub struct Sendable {
     /// CAIP-2, for example `eip155:8453`.
     pub chain_ref: String,
-    /// Each asset that may be sent, and its route.
+    /// Each asset that may be sent, with each route that it may have.
     pub assets: Vec<(AssetId, Route)>,
     /// How much of each may be signed for; what is not named has no cap.
     pub caps: Vec<(AssetId, Cap)>,
@@ -39,7 +39,7 @@ pub struct Sendable {
 /// What may be signed.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    routes: HashMap<(String, AssetId), Route>,
+    routes: HashMap<(String, AssetId), Vec<Route>>,
     /// What may act for wallets, by chain.
     implementations: HashSet<(String, Address)>,
     caps: HashMap<(String, AssetId), Cap>,
@@ -106,7 +106,7 @@ pub(crate) struct KnownGuard {
 impl Sendable {
     /// What the network's facts give a route.
     pub fn of(network: &Network, caps: Vec<(AssetId, Cap)>, cost_max: u128) -> Self {
-        let assets = network.assets.iter().filter_map(|asset| Some((asset.id, asset.route.clone()?)));
+        let assets = network.assets.iter().flat_map(|asset| network.routes(asset).map(|route| (asset.id, route)));
         let refill_max = network.sending.refill_to;
         Sendable { chain_ref: network.chain_ref.clone(), assets: assets.collect(), caps, cost_max, refill_max }
     }
@@ -122,7 +122,7 @@ impl Policy {
                 if let Route::Delegate(delegate) = &route {
                     policy.implementations.insert((chain_ref.clone(), delegate.implementation()));
                 }
-                policy.routes.insert((chain_ref.clone(), asset), route);
+                policy.routes.entry((chain_ref.clone(), asset)).or_default().push(route);
             }
             policy.cost_max.insert(chain_ref.clone(), cost_max);
             policy.refill_max.insert(chain_ref, refill_max);
@@ -435,8 +435,8 @@ impl Policy {
     fn check_route(&self, intent: &Intent) -> Result<(), Refusal> {
         let Intent { chain_ref, asset, route, .. } = intent;
         match self.routes.get(&(chain_ref.clone(), *asset)) {
-            Some(listed) if listed == route => Ok(()),
-            Some(listed) => refuse(format!("the route of {asset} on {chain_ref} is {listed:?}, not {route:?}")),
+            Some(listed) if listed.contains(route) => Ok(()),
+            Some(listed) => refuse(format!("the route of {asset} on {chain_ref} is one of {listed:?}, not {route:?}")),
             None => refuse(format!("{asset} on {chain_ref} is not on the list of what may be sent")),
         }
     }
@@ -868,6 +868,30 @@ mod tests {
         let sponsor = path(Seed::Sponsors, Family::Evm);
         let by_sponsor = delegating().judge_authorization(&sponsor, PAYER, &authorization(), Seen::Never);
         assert!(refusal(by_sponsor).starts_with("an intent is signed by a key of wallets"));
+    }
+
+    #[test]
+    fn an_asset_is_sent_by_each_listed_delegate_and_an_authorization_is_of_its_own() {
+        let own = |byte| Route::Delegate(Delegate::Own { implementation: Address::Evm([byte; 20]) });
+        let assets = vec![(AssetId::Native, by_delegate()), (AssetId::Native, own(0x5a))];
+        let chain_ref = "eip155:8453".to_owned();
+        let policy =
+            Policy::new([Sendable { chain_ref, assets, caps: Vec::new(), cost_max: 1_000_000, refill_max: 0 }]);
+        let by = |route| Intent { asset: AssetId::Native, route, ..intent() };
+        let wallet = path(Seed::Wallets, Family::Evm);
+        let judged = |it: Intent| policy.judge_intent(&wallet, PAYER, (&it, 0), (Seen::Never, None), NOW);
+        assert_eq!((judged(by(by_delegate())), judged(by(own(0x5a)))), (Ok(()), Ok(())));
+        assert!(refusal(judged(by(own(0x5b)))).starts_with("the route of native on eip155:8453 is one of"));
+        let beside = |implementation| {
+            let authorization = Authorization { implementation, ..authorization() };
+            let signed = SignedAuthorization { authorization, signature: vec![0; 65] };
+            let carried = Carried::Payment { signed: of(by(own(0x5a))), authorization: Some(Box::new(signed)) };
+            let authorizations = vec![KnownSigned { signer: Some(PAYER), seen: Seen::Same { seq: 5 } }];
+            let known = Known { authorizations, ..known(Some(PAYER), Seen::Same { seq: 8 }) };
+            policy.judge_carrier(&path(Seed::Sponsors, Family::Evm), &Carrier { carried, ..carrier() }, &known)
+        };
+        assert!(beside(Address::Evm([0x5a; 20])).is_ok());
+        assert_eq!(refusal(beside(IMPLEMENTATION)), "the authorization is not what its intent needs");
     }
 
     #[test]

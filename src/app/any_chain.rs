@@ -11,9 +11,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
     AccountState, Acting, Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef,
-    BlockSource, BroadcastResponse, Carried, Chain, Delegate, Endpoints, Family, Fate, FeeMarket, Found, GuardQuote,
-    Header, HoldingSource, Holdings, Intent, Maker, Mark, Network, Payer, PayingChain, Quote, Read, ReadProof,
-    Readiness, ReclaimQuote, Search, Searching, SourceError, Tip, TxId, TxRef, U256, Watched,
+    BlockSource, BroadcastResponse, Carried, Chain, Endpoints, Family, Fate, FeeMarket, Found, GuardQuote, Header,
+    HoldingSource, Holdings, Intent, Maker, Mark, Network, Payer, PayingChain, Quote, Read, ReadProof, Readiness,
+    ReclaimQuote, Search, Searching, SourceError, Tip, TxId, TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
 use landfall_solana::{Options, Sample, SolanaSource};
@@ -51,14 +51,6 @@ pub(super) fn built_in(chain: Chain) -> Option<Network> {
     match chain.family() {
         Family::Evm => landfall_evm::network(chain),
         Family::Solana => landfall_solana::network(chain),
-    }
-}
-
-/// What acts for wallets that pay on `chain`; `None` where nothing is listed.
-pub(super) fn delegate(chain: Chain) -> Option<Delegate> {
-    match chain.family() {
-        Family::Evm => landfall_evm::delegate(chain),
-        Family::Solana => None,
     }
 }
 

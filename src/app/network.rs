@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use landfall_chain::{
-    Address, Asset, AssetId, Chain, Family, Finality, NativeSource, Network, ReadProof, Route, Sending, Tier,
+    Address, Asset, AssetId, Chain, Delegate, Family, Finality, NativeSource, Network, ReadProof, Route, Sending, Tier,
 };
 use landfall_signer::Cap;
 
@@ -23,11 +23,17 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
     let fault = |what: String| StartError::Chain { chain, what };
     let built_in = any_chain::built_in(chain);
     let mut network = built_in.ok_or_else(|| fault("this version does not follow this chain".to_owned()))?;
+    network.delegates.extend(config.own_delegate.map(|implementation| Delegate::Own { implementation }));
+    if config.own_delegate.is_some() && proof(chain, config) == ReadProof::Candidate {
+        let what = "each wallet logs what it paid by it, and with proof = \"logs\" listed contracts alone are asked for; \
+                    leave out one of the two";
+        return Err(StartError::Key { chain, key: "own_delegate".to_owned(), what: what.to_owned() });
+    }
     for asset in &config.assets {
         let contract = Address::parse(chain.family(), &asset.contract)
             .map_err(|error| StartError::AssetAddress { chain, error })?;
         let AssetConfig { symbol, decimals, from, program, .. } = asset.clone();
-        let route = route(chain, asset).map_err(fault)?;
+        let route = route(&network, asset).map_err(fault)?;
         let route = route.or_else(|| program.map(|program| cluster::route(program, decimals)));
         let asset = Asset { id: AssetId::Token(contract), symbol, decimals, from_block: from, route };
         // An asset that was added by hand may be built in by now, with a way to be sent that nobody had to write.
@@ -128,15 +134,15 @@ pub(super) fn caps(network: &Network, config: &ChainConfig) -> Result<Vec<(Asset
 }
 
 /// How an asset of the configuration is sent.
-fn route(chain: Chain, asset: &AssetConfig) -> Result<Option<Route>, String> {
+fn route(network: &Network, asset: &AssetConfig) -> Result<Option<Route>, String> {
     let AssetConfig { symbol, erc3009, delegate, .. } = asset;
     match (erc3009, delegate) {
         (Some(DomainConfig { name, version }), false) => {
             Ok(Some(Route::Erc3009 { name: name.clone(), version: version.clone() }))
         }
         (Some(_), true) => Err(format!("asset {symbol} is sent in one way: take out erc3009 or delegate")),
-        (None, true) => match any_chain::delegate(chain) {
-            Some(delegate) => Ok(Some(Route::Delegate(delegate))),
+        (None, true) => match network.delegates.first() {
+            Some(delegate) => Ok(Some(Route::Delegate(*delegate))),
             None => Err(format!("asset {symbol} cannot be sent by a delegate: none is listed for this network")),
         },
         (None, false) => Ok(None),
@@ -233,6 +239,7 @@ mod tests {
             genesis: None,
             max_transaction_version: None,
             wrapped: None,
+            own_delegate: None,
             poll_ms: None,
             failed_grace_secs: 1,
             finality_stall_secs: None,
@@ -374,6 +381,23 @@ mod tests {
         let tier = Tier { asset: network.assets[3].id, up_to: U256::from(7), rule: FinalityRule::confirmations(1) };
         assert_eq!(network.finality.tiers, [tier]);
         assert_eq!(network.native, Native { source: NativeSource::TopLevel, eip7708_from: Some(7) });
+    }
+
+    #[test]
+    fn the_own_delegate_stands_behind_what_the_network_lists_and_needs_whole_blocks() {
+        let chain = Chain::EthereumTestnet;
+        let implementation = Address::parse(chain.family(), MINE).unwrap();
+        let own = |proof| ChainConfig { own_delegate: Some(implementation), proof, ..config("MINE", MINE) };
+        let built_in = landfall_evm::network(chain).unwrap();
+        let network_of_own = network(chain, &own(None)).unwrap();
+        let own_delegate = Delegate::Own { implementation };
+        assert_eq!(network_of_own.delegates, [built_in.delegates[0], own_delegate]);
+        assert_eq!(network_of_own.assets[0], built_in.assets[0], "the listed one is the first");
+        let routes: Vec<Route> = network_of_own.routes(&network_of_own.assets[0]).collect();
+        assert_eq!(routes, network_of_own.delegates.iter().copied().map(Route::Delegate).collect::<Vec<_>>());
+        assert_eq!(network_of_own.routes(&network_of_own.assets[1]).collect::<Vec<_>>().len(), 1, "its own");
+        let refused = network(chain, &own(Some(ReadProof::Candidate))).unwrap_err().to_string();
+        assert!(refused.starts_with("config key chains.ETHEREUM_TESTNET.own_delegate: each wallet logs"), "{refused}");
     }
 
     #[test]

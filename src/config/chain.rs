@@ -41,6 +41,8 @@ pub struct ChainConfig {
     pub max_transaction_version: Option<u8>,
     /// `None`: the network's facts.
     pub wrapped: Option<WrappedName>,
+    /// Where Landfall's own delegate stands on a private chain.
+    pub own_delegate: Option<Address>,
     /// `None`: by the network's block time.
     pub poll_ms: Option<u64>,
     pub failed_grace_secs: u64,
@@ -175,6 +177,8 @@ pub(super) struct ChainSection {
     pub(super) max_transaction_version: Option<u8>,
     #[serde(default)]
     pub(super) wrapped: Option<WrappedName>,
+    #[serde(default)]
+    pub(super) own_delegate: Option<String>,
     #[serde(default)]
     pub(super) finality: Option<RuleName>,
     #[serde(default)]
@@ -337,6 +341,11 @@ impl ChainSection {
                 .transpose()?,
             max_transaction_version: self.max_transaction_version,
             wrapped: self.wrapped,
+            own_delegate: self
+                .own_delegate
+                .map(|text| Address::parse(chain.family(), &text))
+                .transpose()
+                .map_err(|error| key(&format!("{at}.own_delegate"), error.to_string()))?,
             poll_ms: self.poll_ms,
             failed_grace_secs: self.failed_grace_secs.unwrap_or(FAILED_GRACE_SECS_DEFAULT),
             finality_stall_secs: self.finality_stall_secs,

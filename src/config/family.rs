@@ -89,6 +89,7 @@ fn foreign_to_solana(section: &ChainSection) -> Option<(String, &'static str)> {
             "Solana's blocks are read whole, and one that credits is compared between two endpoints where two are \
              configured; leave it out",
         ),
+        ("own_delegate", section.own_delegate.is_some(), "only wallets of EVM chains have delegates; leave it out"),
         ("native", section.native.is_some(), BALANCES),
         ("eip7708_from", section.eip7708_from.is_some(), BALANCES),
         ("finality", section.finality.is_some_and(|name| name != RuleName::Finalized), ONE_RULE),
@@ -181,6 +182,8 @@ mod tests {
             ("SOLANA_MAINNET", "l1_blocks = 3", "l1_blocks", ONE_RULE),
             ("SOLANA_MAINNET", tier, "tiers", ONE_RULE),
             ("SOLANA_MAINNET", delegate, "assets[0].delegate", "only wallets of EVM chains have delegates"),
+            ("SOLANA_MAINNET", "own_delegate = \"x\"", "own_delegate", "only wallets of EVM chains have delegates"),
+            ("BASE_MAINNET", "own_delegate = \"0x1\"", "own_delegate", "expected 0x and 40 hexadecimal digits"),
             ("SOLANA_MAINNET", erc3009, "assets[0].erc3009", "only contracts of EVM chains take such signatures"),
             ("BASE_MAINNET", &genesis, "genesis", "an EVM chain has its chain id, which is built in; leave it out"),
             ("BASE_MAINNET", "max_transaction_version = 1", "max_transaction_version", "leave it out"),

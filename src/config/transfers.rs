@@ -306,6 +306,7 @@ mod tests {
             finality: Finality::from(FinalityRule::FINALIZED),
             native: Native::TOP_LEVEL,
             wrapped: None,
+            delegates: vec![delegate],
             sending: Sending::usual(0),
             assets: vec![
                 asset(AssetId::Native, "ETH", Some(Route::Delegate(delegate))),

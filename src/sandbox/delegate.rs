@@ -1,4 +1,5 @@
-//! MetaMask's delegation framework on a private anvil, as npm has compiled it, at the addresses that a network lists.
+//! Delegates on a private anvil: MetaMask's delegation framework, as npm has compiled it, at the addresses that a network
+//! lists, and Landfall's own.
 //!
 //! The constructors make the code at other addresses, and it is copied from there. The code uses its own address only
 //! for the domain, which it then makes anew (OpenZeppelin's `EIP712`). It also serves the tests on a real node.
@@ -15,16 +16,27 @@ const MANAGER: &str = include_str!("../../nodes/contracts/DelegationManager.json
 const IMPLEMENTATION: &str = include_str!("../../nodes/contracts/EIP7702StatelessDeleGator.json");
 const IDS: &str = include_str!("../../nodes/contracts/IdEnforcer.json");
 const TIMES: &str = include_str!("../../nodes/contracts/TimestampEnforcer.json");
+const OWN: &str = include_str!("../../nodes/contracts/OwnDelegate.json");
 const EXECUTIONS: &str = include_str!("../../nodes/contracts/ExactExecutionEnforcer.json");
 /// `Ownable._owner`, which the constructor wrote elsewhere.
 const OWNER_SLOT: &str = "0x0000000000000000000000000000000000000000000000000000000000000000";
 
-/// Places the contracts, in a few blocks. `owner`, an account that the node signs for, may pause the manager.
+/// Places the contracts, in a few blocks. `owner`, an account that the node signs for, may pause MetaMask's manager.
 ///
 /// # Errors
 /// If the node refuses.
 pub async fn place(anvil: &Anvil, delegate: &Delegate, owner: &Address) -> anyhow::Result<()> {
-    let Delegate::Metamask { implementation, manager, ids, times, executions } = delegate;
+    let (implementation, manager, ids, times, executions) = match delegate {
+        Delegate::Metamask { implementation, manager, ids, times, executions } => {
+            (implementation, manager, ids, times, executions)
+        }
+        // Its code is the same wherever it stands.
+        Delegate::Own { implementation } => {
+            let compiled: Value = serde_json::from_str(OWN)?;
+            let code = compiled["runtime"].as_str().context("the compiler's output has the code")?;
+            return Ok(anvil.set_code(implementation, code).await?);
+        }
+    };
     let of = |address: &Address| format!("{:0>64}", hex::encode(address.as_bytes()));
     let compiled = [
         (manager, MANAGER, of(owner)),

@@ -30,6 +30,12 @@ pub enum Delegate {
         /// `ExactExecutionEnforcer`: refuses any payment but the one that was signed.
         executions: Address,
     },
+    /// Landfall's own, which pays what a wallet signed and needs no other contract. Nobody has audited it: it is for private
+    /// chains and tests.
+    Own {
+        /// The code that acts for the wallet. What it has paid is on record in the wallet.
+        implementation: Address,
+    },
 }
 
 /// What a wallet's key signs so that a delegate acts for it: the tuple of EIP-7702. A chain takes it once, since it names the
@@ -82,7 +88,15 @@ impl Delegate {
     /// The code that acts for the wallet.
     pub const fn implementation(&self) -> Address {
         match self {
-            Delegate::Metamask { implementation, .. } => *implementation,
+            Delegate::Metamask { implementation, .. } | Delegate::Own { implementation } => *implementation,
+        }
+    }
+
+    /// Its name in the closed list.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Delegate::Metamask { .. } => "metamask",
+            Delegate::Own { .. } => "own",
         }
     }
 }
@@ -90,10 +104,12 @@ impl Delegate {
 /// Its name and all its addresses.
 impl fmt::Display for Delegate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name();
         match self {
             Delegate::Metamask { implementation, manager, ids, times, executions } => {
-                write!(f, "metamask {implementation} {manager} {ids} {times} {executions}")
+                write!(f, "{name} {implementation} {manager} {ids} {times} {executions}")
             }
+            Delegate::Own { implementation } => write!(f, "{name} {implementation}"),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AssetId, Finality, Route, U256};
+use crate::{AssetId, Delegate, Finality, Route, U256};
 
 /// A network of the interface's `Chain` enum. `CHAIN_UNSPECIFIED` is no chain and does not parse.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -216,6 +216,9 @@ pub struct Network {
     pub wrapped: Option<AssetId>,
     /// How its transfers are sent.
     pub sending: Sending,
+    /// What may act for wallets that pay, on EVM. Assets that a delegate pays have the first one in their route; an operator
+    /// may take another.
+    pub delegates: Vec<Delegate>,
     /// The native currency first, then the listed tokens.
     pub assets: Vec<Asset>,
 }
@@ -309,6 +312,13 @@ impl Network {
             AssetId::Native => self.wrapped,
             AssetId::Token(_) => self.wrapped.filter(|wrapped| wrapped == asset).map(|_| AssetId::Native),
         }
+    }
+
+    /// Each route by which an asset may be sent here: where a delegate pays it, that of each delegate.
+    pub fn routes<'n>(&'n self, asset: &'n Asset) -> impl Iterator<Item = Route> + 'n {
+        let by_delegate = matches!(asset.route, Some(Route::Delegate(_)));
+        let delegates = self.delegates.iter().filter(move |_| by_delegate).copied().map(Route::Delegate);
+        asset.route.iter().filter(move |_| !by_delegate).cloned().chain(delegates)
     }
 
     /// The listed asset with this id, if there is one.

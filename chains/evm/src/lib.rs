@@ -52,5 +52,5 @@ mod wire;
 
 pub use error::EvmError;
 pub use landfall_rpc::{EndpointUrl, Timings};
-pub use networks::{delegate, network, networks};
+pub use networks::{network, networks};
 pub use source::EvmSource;

@@ -7,6 +7,7 @@
 
 use std::sync::LazyLock;
 
+use alloy::primitives::B256;
 use landfall_chain::{
     Address, Asset, AssetId, Chain, Delegate, Family, Finality, FinalityRule, Native, NativeSource, Network, Route,
     RuleError, RuleName, Sending, Tier, U256,
@@ -49,9 +50,9 @@ pub(crate) fn tip_least(chain: Chain) -> u64 {
     own(chain).tip_least
 }
 
-/// What acts for wallets that pay on the embedded network of `chain`, so that somebody else pays for it.
-pub fn delegate(chain: Chain) -> Option<Delegate> {
-    own(chain).delegate
+/// The hash of block 0 of the public network `chain`; `None` for a chain of another family.
+pub(crate) fn genesis(chain: Chain) -> Option<B256> {
+    own(chain).genesis
 }
 
 /// The facts of a network that this crate alone needs.
@@ -59,13 +60,13 @@ pub fn delegate(chain: Chain) -> Option<Delegate> {
 struct Own {
     stack: Stack,
     tip_least: u64,
-    delegate: Option<Delegate>,
+    genesis: Option<B256>,
 }
 
 fn own(chain: Chain) -> Own {
     static OWN: LazyLock<Vec<(Chain, Own)>> =
         LazyLock::new(|| facts().map(|(network, own)| (network.chain, own)).collect());
-    let plain = Own { stack: Stack::default(), tip_least: TIP_LEAST, delegate: None };
+    let plain = Own { stack: Stack::default(), tip_least: TIP_LEAST, genesis: None };
     OWN.iter().find(|(other, _)| *other == chain).map_or(plain, |(_, own)| *own)
 }
 
@@ -78,6 +79,7 @@ fn facts() -> impl Iterator<Item = (Network, Own)> {
 struct File {
     chain: Chain,
     chain_id: u64,
+    genesis: B256,
     block_time_ms: u64,
     #[serde(default)]
     stack: Stack,
@@ -89,7 +91,9 @@ struct File {
     #[serde(default)]
     tiers: Vec<TierKeys>,
     native: Currency,
-    delegate: Option<Contracts>,
+    /// The first one is taken unless an operator takes another.
+    #[serde(default)]
+    delegates: Vec<Contracts>,
     #[serde(default)]
     assets: Vec<Token>,
 }
@@ -106,6 +110,7 @@ struct Contracts {
     executions: String,
 }
 
+/// Landfall's own is for private chains, so no network lists it.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum DelegateName {
@@ -195,6 +200,8 @@ enum FileError {
     Route { contract: String },
     #[error("{asset}: this route needs the network's delegate, and no domain")]
     NoDelegate { asset: String },
+    #[error("delegate {0} is listed twice")]
+    DelegateTwice(&'static str),
     #[error("the native currency takes no authorization")]
     NativeRoute,
 }
@@ -203,9 +210,14 @@ fn parse(text: &str) -> Result<(Network, Own), FileError> {
     let file: File = toml::from_str(text)?;
     let rule = FinalityRule::of_keys(file.finality, file.confirmations, file.l1_blocks)?;
     let Currency { symbol, decimals, source, eip7708_from, route, first_cost, max_cost_usd } = file.native;
-    let delegate = file.delegate.map(contracts).transpose()?;
+    let delegates = file.delegates.into_iter().map(contracts).collect::<Result<Vec<_>, _>>()?;
+    let names: Vec<&'static str> = delegates.iter().map(Delegate::name).collect();
+    if let Some(name) = (1..names.len()).find_map(|at| names[..at].contains(&names[at]).then_some(names[at])) {
+        return Err(FileError::DelegateTwice(name));
+    }
+    let first = delegates.first().copied();
     let by_delegate =
-        |asset: &str| delegate.map(Route::Delegate).ok_or_else(|| FileError::NoDelegate { asset: asset.to_owned() });
+        |asset: &str| first.map(Route::Delegate).ok_or_else(|| FileError::NoDelegate { asset: asset.to_owned() });
     let route = match route {
         Some(RouteName::Delegate) => Some(by_delegate(&symbol)?),
         Some(RouteName::Erc3009) => return Err(FileError::NativeRoute),
@@ -235,9 +247,11 @@ fn parse(text: &str) -> Result<(Network, Own), FileError> {
         native: Native { source: source.into(), eip7708_from },
         wrapped: None,
         sending,
+        delegates,
         assets,
     };
-    Ok((network, Own { stack: file.stack, tip_least: file.tip_least_wei.unwrap_or(TIP_LEAST), delegate }))
+    let tip_least = file.tip_least_wei.unwrap_or(TIP_LEAST);
+    Ok((network, Own { stack: file.stack, tip_least, genesis: Some(file.genesis) }))
 }
 
 fn contracts(of: Contracts) -> Result<Delegate, FileError> {
@@ -418,17 +432,19 @@ mod tests {
         for network in networks() {
             let route = network.assets[0].route.clone().unwrap();
             assert_eq!(route.to_string(), format!("delegate {published}"), "{}", network.chain);
-            assert_eq!(delegate(network.chain).map(Route::Delegate), Some(route));
+            assert_eq!(network.delegates.iter().copied().map(Route::Delegate).collect::<Vec<_>>(), [route]);
         }
         let usdt = networks()[0].assets.iter().find(|asset| asset.symbol == "USDT").unwrap().route.clone();
         assert_eq!(usdt, networks()[0].assets[0].route);
-        assert_eq!(delegate(Chain::SolanaMainnet), None);
+        let twice = &FILES[0][FILES[0].find("[[delegates]]").unwrap()..FILES[0].find("# Circle's and").unwrap()];
+        let error = parse(&format!("{}\n{twice}", FILES[0])).unwrap_err().to_string();
+        assert_eq!(error, "delegate metamask is listed twice");
     }
 
     #[test]
     fn a_route_by_a_delegate_needs_the_delegate_of_the_file() {
         let usdt = "decimals = 6\nroute = \"delegate\"";
-        let start = FILES[0].find("[delegate]").unwrap();
+        let start = FILES[0].find("[[delegates]]").unwrap();
         let end = FILES[0].find("# Circle's and Tether's").unwrap();
         let without = FILES[0].replace(&FILES[0][start..end], "");
         for (text, expected) in [
@@ -492,6 +508,7 @@ mod tests {
             (finality, "finality = \"latest\""),
             ("chain_id = 1", "chain_id = 1\nsymbol = \"X\""),
             ("chain_id = 1", "chain_id = -1"),
+            ("genesis = \"0xd4", "genesis = \"0x"),
             ("0xA0b8", "0xa0b8"),
         ] {
             let text = good.replace(from, to);

@@ -128,6 +128,7 @@ fn parse(text: &str) -> Result<Facts, FileError> {
         native: Native::TOP_LEVEL,
         wrapped: Address::parse(Family::Solana, WRAPPED_SOL).ok().map(AssetId::Token),
         sending: Sending::usual(first_cost),
+        delegates: Vec::new(),
         assets,
     };
     Ok(Facts { network, genesis: BlockHash(genesis), wrapped, programs })

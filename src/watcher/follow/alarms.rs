@@ -393,6 +393,7 @@ mod tests {
             finality: rule.into(),
             native: Native::TOP_LEVEL,
             wrapped: None,
+            delegates: Vec::new(),
             sending: Sending::usual(30_000),
             assets: Vec::new(),
         };
@@ -414,6 +415,7 @@ mod tests {
                 finality: FinalityRule::FINALIZED.into(),
                 native: Native::TOP_LEVEL,
                 wrapped: None,
+                delegates: Vec::new(),
                 sending: Sending::usual(30_000),
                 assets: Vec::new(),
             })

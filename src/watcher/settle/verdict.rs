@@ -373,6 +373,7 @@ pub(super) mod tests {
             finality: FinalityRule::FINALIZED.into(),
             native: Native { source: NativeSource::Trace, eip7708_from: Some(LOGGED) },
             wrapped: None,
+            delegates: Vec::new(),
             sending: Sending::usual(30_000),
             assets: if is_listed { vec![native] } else { Vec::new() },
         }

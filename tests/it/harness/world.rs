@@ -474,6 +474,7 @@ pub(crate) fn network() -> Network {
         finality: FinalityRule::FINALIZED.into(),
         native: Native::TOP_LEVEL,
         wrapped: None,
+        delegates: Vec::new(),
         sending: Sending::usual(30_000),
         assets: vec![native, token],
     }

@@ -76,7 +76,7 @@ impl Rules {
         match native::CHAIN_LOGS.into_iter().find(|contract| listed.0.contains_key(&contract.into_array())) {
             Some(contract) => Err(EvmError::NoToken { chain, contract: Address::Evm(contract.into()) }),
             None => {
-                let (sendable, delegates) = (Listed::sendable(network), delegates(network));
+                let (sendable, delegates) = (Listed::sendable(network), network.delegates.clone());
                 Ok(Rules { stack, listed, sendable, delegates, native })
             }
         }
@@ -86,19 +86,6 @@ impl Rules {
     pub(crate) fn take_intents(&self) -> bool {
         !self.sendable.is_empty() || !self.delegates.is_empty()
     }
-}
-
-/// Each delegate that an asset of the network is sent by.
-pub(crate) fn delegates(network: &Network) -> Vec<Delegate> {
-    let mut delegates = Vec::new();
-    for asset in &network.assets {
-        if let Some(Route::Delegate(delegate)) = &asset.route
-            && !delegates.contains(delegate)
-        {
-            delegates.push(*delegate);
-        }
-    }
-    delegates
 }
 
 impl Listed {

@@ -117,8 +117,8 @@ impl Sources {
         if network.native.source == NativeSource::LogTransfer {
             sources.push(source(POLYGON_POL, LOG_TRANSFER, 0));
         }
-        let of_delegates = legs::delegates(network).iter().flat_map(delegate::sources).collect::<Vec<_>>();
-        sources.extend(of_delegates.into_iter().map(|(contract, topic)| source(contract.into(), topic, 0)));
+        let of_delegates = network.delegates.iter().flat_map(delegate::sources);
+        sources.extend(of_delegates.map(|(contract, topic)| source(contract.into(), topic, 0)));
         sources.extend(network.native.eip7708_from.map(|from| source(SYSTEM, TRANSFER, from)));
         Sources { sources, native: network.native }
     }

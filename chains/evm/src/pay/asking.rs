@@ -12,9 +12,8 @@ use std::fmt::Display;
 
 use futures_util::future::BoxFuture;
 use landfall_chain::{
-    Acting, Address, AssetId, Authorization, BlockRef, BroadcastResponse, Carried, Delegate, FeeMarket, GuardQuote,
-    Intent, Maker, Mark, PayingChain, Quote, Readiness, ReclaimQuote, Route, SignedAuthorization, SourceError, TxId,
-    U256, Unpayable,
+    Acting, Address, AssetId, BlockRef, BroadcastResponse, Carried, Delegate, FeeMarket, GuardQuote, Intent, Maker,
+    Mark, PayingChain, Quote, Readiness, ReclaimQuote, Route, SignedAuthorization, SourceError, TxId, U256, Unpayable,
 };
 use landfall_rpc::{Answer, Call, Need, NodeError, Raw};
 use serde::Deserialize;
@@ -26,16 +25,18 @@ use crate::hex::{Amount, Data, Quantity};
 use crate::holdings::BALANCE;
 use crate::holdings::{CALL, CODE, by_hash, is_of_the_contract};
 use crate::networks::tip_least;
-use crate::pay::delegate::{self, designator};
+use crate::pay::acting::{acting, delegate_readiness, delegated, is_delegated, is_listed};
+use crate::pay::delegate::{UsedAt, designator};
 use crate::pay::{
-    PayError, authorization, authorizations, call, chain_id, contract, erc3009, evm, number_word, responses, state,
-    surcharge, trial, value,
+    PayError, authorization, authorizations, call, chain_id, contract, erc3009, evm, number_word, responses, surcharge,
+    trial, used_at, value,
 };
 use crate::source::EvmSource;
 
 const FEE_HISTORY: &str = "eth_feeHistory";
 pub(super) const ESTIMATE: &str = "eth_estimateGas";
-const NONCE: &str = "eth_getTransactionCount";
+pub(super) const NONCE: &str = "eth_getTransactionCount";
+const STORAGE: &str = "eth_getStorageAt";
 const SEND: &str = "eth_sendRawTransaction";
 
 /// How many of the newest blocks say what is usually added for who makes a block; and of each the middle transaction.
@@ -74,7 +75,9 @@ impl PayingChain for EvmSource {
             Route::Erc3009 { name, version } => {
                 token_readiness(pool, self.delegates(), intent, (name.as_str(), version.as_str())).await?
             }
-            Route::Delegate(delegate) => delegate_readiness(pool, delegate, intent, gas_max).await?,
+            Route::Delegate(delegate) => {
+                delegate_readiness(pool, self.delegates(), (delegate, intent), gas_max).await?
+            }
             Route::Guard { .. } => return Err(wrong(pool)(PayError::OtherRoute(intent.route.name())).into()),
         };
         let Readiness::Unpayable(Unpayable::Refused, _) = readiness else { return Ok(readiness) };
@@ -86,7 +89,7 @@ impl PayingChain for EvmSource {
     async fn acting(&self, intent: &Intent) -> Result<Acting, SourceError> {
         match &intent.route {
             Route::Erc3009 { .. } | Route::Guard { .. } => Ok(Acting::Already),
-            Route::Delegate(delegate) => Ok(acting(self.pool(), delegate, intent).await?),
+            Route::Delegate(delegate) => Ok(acting(self.pool(), self.delegates(), (delegate, intent)).await?),
         }
     }
 
@@ -224,7 +227,7 @@ async fn token_readiness(
         } else if reported != expected {
             let what = format!("token {token} reports the domain {reported}, and its name and version make {expected}");
             Readiness::NotReady(what)
-        } else if !code.is_empty() && !delegates.iter().any(|delegate| acts_for(delegate, &code)) {
+        } else if !code.is_empty() && !is_listed(delegates, &code) {
             let what = "has code that is not listed, so that the token asks that (ERC-1271) and not its key";
             Readiness::NotReady(format!("payer {} {what}", intent.payer))
         } else {
@@ -235,7 +238,12 @@ async fn token_readiness(
 }
 
 /// Whether the payment would go through, by the answer to [`trial::call`].
-fn tried_as(endpoint: &Endpoint, intent: &Intent, answer: &Answer, gas_max: u64) -> Result<Readiness, EvmError> {
+pub(super) fn tried_as(
+    endpoint: &Endpoint,
+    intent: &Intent,
+    answer: &Answer,
+    gas_max: u64,
+) -> Result<Readiness, EvmError> {
     let refused = trial::read(endpoint, intent, answer, gas_max)?;
     Ok(refused.map_or(Readiness::Ready, |(what, why)| Readiness::Unpayable(what, why)))
 }
@@ -244,94 +252,6 @@ fn tried_as(endpoint: &Endpoint, intent: &Intent, answer: &Answer, gas_max: u64)
 async fn refused_because(pool: &Pool, intent: &Intent) -> Result<Option<trial::Why>, EvmError> {
     let calls = trial::questions(intent).map_err(wrong(pool))?;
     of_one(pool, &[CALL], &calls, |endpoint, answers| Ok(trial::reason(endpoint, intent, answers))).await
-}
-
-/// Whether the delegate's contracts are the listed ones, are not paused, and may act for the payer.
-async fn delegate_readiness(
-    pool: &Pool,
-    delegate: &Delegate,
-    intent: &Intent,
-    gas_max: u64,
-) -> Result<Readiness, EvmError> {
-    let codes = delegate::codes(delegate).map_err(wrong(pool))?;
-    let (manager, paused) = delegate::paused(delegate).map_err(wrong(pool))?;
-    let tried = trial::call(intent, gas_max).map_err(wrong(pool))?;
-    let mut calls = vec![call_of(&manager, &paused, json!("latest")), code_of(&intent.payer), tried];
-    calls.extend(codes.iter().map(|code| code_of(&Address::Evm(code.address))));
-    of_one(pool, &[CALL, CODE, ESTIMATE], &calls, |endpoint, answers| {
-        for (expected, answer) in codes.iter().zip(&answers[3..]) {
-            if let Some(defect) = expected.defect(&code(endpoint, answer)?) {
-                let (name, address) = (expected.name, Address::Evm(expected.address));
-                return Ok(Readiness::NotReady(format!("{name} {address} of the delegate {defect}")));
-            }
-        }
-        let code = code(endpoint, &answers[1])?;
-        if !code.is_empty() && !acts_for(delegate, &code) {
-            return Ok(Readiness::NotReady(strange(intent)));
-        }
-        let word: Data<'_> = endpoint.parse(CALL, given(endpoint, CALL, &answers[0])?)?;
-        Ok(match word.to_array::<32>() {
-            Some(word) if word == number_word(0) => tried_as(endpoint, intent, &answers[2], gas_max)?,
-            Some(_) => Readiness::NotReady(format!("manager {} of the delegate is paused", Address::Evm(manager))),
-            None => return Err(endpoint.unusable(CALL, "paused() has no answer")),
-        })
-    })
-    .await
-}
-
-async fn acting(pool: &Pool, delegate: &Delegate, intent: &Intent) -> Result<Acting, EvmError> {
-    check_chain(pool, &intent.chain_ref)?;
-    let calls = [code_of(&intent.payer), nonce_of(&intent.payer)];
-    of_one(pool, &[CODE, NONCE], &calls, |endpoint, answers| {
-        let code = code(endpoint, &answers[0])?;
-        if acts_for(delegate, &code) {
-            return Ok(Acting::Already);
-        }
-        if !code.is_empty() {
-            return Ok(Acting::Never(strange(intent)));
-        }
-        let Quantity(nonce) = endpoint.parse(NONCE, given(endpoint, NONCE, &answers[1])?)?;
-        Ok(Acting::With(Authorization {
-            chain_ref: intent.chain_ref.clone(),
-            wallet: intent.payer,
-            implementation: delegate.implementation(),
-            nonce,
-        }))
-    })
-    .await
-}
-
-/// The next nonce of a wallet that has a listed delegate.
-async fn delegated(pool: &Pool, delegates: &[Delegate], wallet: &Address) -> Result<Option<u64>, EvmError> {
-    evm(wallet).map_err(wrong(pool))?;
-    let calls = [code_of(wallet), nonce_of(wallet)];
-    of_one(pool, &[CODE, NONCE], &calls, |endpoint, answers| {
-        let code = code(endpoint, &answers[0])?;
-        let Quantity(nonce) = endpoint.parse(NONCE, given(endpoint, NONCE, &answers[1])?)?;
-        let acts = delegates.iter().any(|delegate| acts_for(delegate, &code));
-        Ok(acts.then_some(nonce))
-    })
-    .await
-}
-
-async fn is_delegated(pool: &Pool, delegates: &[Delegate], wallet: &Address, at: &BlockRef) -> Result<bool, EvmError> {
-    evm(wallet).map_err(wrong(pool))?;
-    let call = Call { method: CODE, params: json!([wallet.to_string(), by_hash(at)]) };
-    agreed(pool, at, ("what acts for a wallet", &[CODE], &call), |endpoint, answer| {
-        let data: Data<'_> = endpoint.parse(CODE, answer)?;
-        let mut code = Vec::new();
-        data.append_to(&mut code);
-        Ok(delegates.iter().any(|delegate| acts_for(delegate, &code)))
-    })
-    .await
-}
-
-fn strange(intent: &Intent) -> String {
-    format!("payer {} has code that is not its delegate's", intent.payer)
-}
-
-fn acts_for(delegate: &Delegate, code: &[u8]) -> bool {
-    evm(&delegate.implementation()).is_ok_and(|implementation| code == designator(&implementation))
 }
 
 /// The limit to set, or a node's words where it was tried and would fail.
@@ -448,15 +368,20 @@ pub(super) fn is_refused(error: &NodeError) -> bool {
 
 async fn is_used(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<bool, EvmError> {
     check_chain(pool, &intent.chain_ref)?;
-    let (contract, data) = state(intent).map_err(wrong(pool))?;
-    let call = call_of(&contract, &data, by_hash(at));
-    agreed(pool, at, ("whether an intent was used", &[CALL], &call), |endpoint, answer| {
-        let word: Data<'_> = endpoint.parse(CALL, answer)?;
+    let (methods, call): (&'static [&'static str], _) = match used_at(intent).map_err(wrong(pool))? {
+        UsedAt::Call((contract, data)) => (&[CALL], call_of(&contract, &data, by_hash(at))),
+        UsedAt::Slot(contract, slot) => {
+            let (contract, slot) = (Address::Evm(contract).to_string(), alloy::hex::encode_prefixed(slot));
+            (&[STORAGE], Call { method: STORAGE, params: json!([contract, slot, by_hash(at)]) })
+        }
+    };
+    agreed(pool, at, ("whether an intent was used", methods, &call), |endpoint, answer| {
+        let word: Data<'_> = endpoint.parse(call.method, answer)?;
         match word.to_array::<32>() {
             Some(word) if word == number_word(0) => Ok(false),
             Some(word) if word == number_word(1) => Ok(true),
             // Such a word is no answer of a contract that keeps intents.
-            Some(_) | None => Err(endpoint.unusable(CALL, "whether a key is used is neither true nor false")),
+            Some(_) | None => Err(endpoint.unusable(call.method, "whether a key is used is neither true nor false")),
         }
     })
     .await
@@ -464,7 +389,7 @@ async fn is_used(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<bool, Ev
 
 /// What as many endpoints as must agree answer to `call`, at the block `at`. If anybody who was asked differs, it is an
 /// error. `what` says what is asked for.
-async fn agreed<T: Copy + PartialEq + Send + Sync + Display>(
+pub(super) async fn agreed<T: Copy + PartialEq + Send + Sync + Display>(
     pool: &Pool,
     at: &BlockRef,
     (what, methods, call): (&'static str, &'static [&'static str], &Call),
@@ -493,7 +418,7 @@ async fn agreed<T: Copy + PartialEq + Send + Sync + Display>(
 }
 
 /// What the first endpoint reports that answers `calls`. `read` sees an answer to each.
-async fn of_one<T: Send>(
+pub(super) async fn of_one<T: Send>(
     pool: &Pool,
     methods: &'static [&'static str],
     calls: &[Call],
@@ -528,15 +453,15 @@ pub(super) fn call_of(contract: &[u8; 20], data: &[u8], at: Value) -> Call {
     Call { method: CALL, params: json!([{ "to": Address::Evm(*contract).to_string(), "data": data }, at]) }
 }
 
-fn code_of(address: &Address) -> Call {
+pub(super) fn code_of(address: &Address) -> Call {
     Call { method: CODE, params: json!([address.to_string(), "latest"]) }
 }
 
-fn nonce_of(address: &Address) -> Call {
+pub(super) fn nonce_of(address: &Address) -> Call {
     Call { method: NONCE, params: json!([address.to_string(), "latest"]) }
 }
 
-fn code(endpoint: &Endpoint, answer: &Answer) -> Result<Vec<u8>, EvmError> {
+pub(super) fn code(endpoint: &Endpoint, answer: &Answer) -> Result<Vec<u8>, EvmError> {
     let data: Data<'_> = endpoint.parse(CODE, given(endpoint, CODE, answer)?)?;
     let mut code = Vec::new();
     data.append_to(&mut code);
@@ -544,7 +469,7 @@ fn code(endpoint: &Endpoint, answer: &Answer) -> Result<Vec<u8>, EvmError> {
 }
 
 /// That what is signed is for this chain.
-fn check_chain(pool: &Pool, chain_ref: &str) -> Result<(), EvmError> {
+pub(super) fn check_chain(pool: &Pool, chain_ref: &str) -> Result<(), EvmError> {
     if chain_id(chain_ref).map_err(wrong(pool))? != pool.dialect().chain_id {
         return Err(EvmError::OtherChain { chain: pool.chain(), chain_ref: chain_ref.to_owned() });
     }

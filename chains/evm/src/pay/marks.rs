@@ -3,9 +3,9 @@
 //! EIP-3009: a payment is two neighbouring logs of the token in one transaction: `AuthorizationUsed(payer, key)`, and
 //! right behind it `Transfer(payer, destination, amount)`. FiatToken logs them in this order (`EIP3009.sol`:
 //! `_markAuthorizationAsUsed`, then `_transfer`), and so does OpenZeppelin Contracts 5.7.
-//! A delegate: the logs of its contracts show what a wallet was made to do (`delegate`). For native value nothing else
+//! A delegate: its logs show what a wallet was made to do (`delegate`). For native value nothing else
 //! is needed. For a token, the transaction must hold as many equal `Transfer` logs of the payer as equal payments,
-//! because a token may return false and do nothing.
+//! because a token may return false and do nothing. What failed was undone: it paid nothing, whatever stands beside it.
 //! Promises: a token counts only if its network lists it with this route. A key has the form of our keys; the caller
 //! knows whose it is. If nothing has a route, reading marks costs nothing.
 
@@ -41,31 +41,34 @@ pub(crate) fn of_block(
 
 /// The marks of one transaction in block `number`, by its logs in their order.
 pub(crate) fn of_logs(rules: &Rules, number: u64, tx: TxRef, logs: &[WireLog<'_>]) -> impl Iterator<Item = Mark> {
-    let of_delegates = rules.delegates.iter().flat_map(move |delegate| {
-        let uses = delegate::uses(delegate, logs);
-        let marks = uses.iter().filter_map(|it| of_use(rules, number, tx, (it, &uses, logs)));
-        marks.collect::<Vec<_>>()
-    });
+    let uses: Vec<Use> = rules.delegates.iter().flat_map(|delegate| delegate::uses(delegate, logs)).collect();
+    let of_delegates: Vec<Mark> = uses.iter().filter_map(|it| of_use(rules, number, tx, (it, &uses, logs))).collect();
     of_tokens(rules, number, tx, logs).chain(of_delegates)
 }
 
 /// The mark of one of the `uses` of a delegate. `None` where the logs prove neither that it paid nor that it did not.
 fn of_use(rules: &Rules, number: u64, tx: TxRef, (it, uses, logs): (&Use, &[Use], &[WireLog<'_>])) -> Option<Mark> {
-    let Use { payer, key, token, destination, amount } = *it;
+    let Use { payer, key, token, destination, amount, is_paid } = *it;
     let paid = Effect::Paid { destination: Address::Evm(destination), amount };
-    let (asset, effect) = match token {
-        None => (AssetId::Native, paid),
+    let asset = match token {
+        None => AssetId::Native,
         Some(token) => {
             rules.listed.holds(&token, number).then_some(())?;
+            AssetId::Token(Address::Evm(token))
+        }
+    };
+    let effect = match token {
+        _ if !is_paid => Effect::Nothing,
+        None => paid,
+        Some(token) => {
             let left = logs.iter().filter(|log| log.address == token).filter_map(legs::token);
             let left: Vec<_> = left.filter(|left| left.sender == payer).collect();
             let exact = left.iter().filter(|left| (left.recipient, left.amount) == (destination, amount)).count();
             let same = |other: &&Use| Use { key, ..**other } == *it;
-            let effect = match exact >= uses.iter().filter(same).count() {
+            match exact >= uses.iter().filter(same).count() {
                 true => paid,
                 false => left.is_empty().then_some(Effect::Nothing)?,
-            };
-            (AssetId::Token(Address::Evm(token)), effect)
+            }
         }
     };
     Some(Mark { tx, payer: Address::Evm(payer), key, asset, effect })

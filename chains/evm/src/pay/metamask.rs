@@ -102,7 +102,9 @@ pub(super) struct Execution {
 
 impl Metamask {
     pub(super) fn of(delegate: &Delegate) -> Result<Self, PayError> {
-        let Delegate::Metamask { implementation, manager, ids, times, executions } = delegate;
+        let Delegate::Metamask { implementation, manager, ids, times, executions } = delegate else {
+            return Err(PayError::OtherDelegate(delegate.name()));
+        };
         Ok(Metamask {
             implementation: evm(implementation)?,
             manager: evm(manager)?,
@@ -181,7 +183,8 @@ impl Metamask {
         let (manager, entry_point) = (address_word(self.manager), address_word(ENTRY_POINT));
         let trusted = MANAGER_AT.iter().map(|at| (*at, manager));
         let trusted = trusted.chain(ENTRY_POINT_AT.iter().map(|at| (*at, entry_point))).collect();
-        let code = |name, address, hash| Code { name, address, trusted: Vec::new(), own: &[], hash };
+        let code =
+            |name, address, hash| Code { name, address, has_metadata: true, trusted: Vec::new(), own: &[], hash };
         vec![
             Code { trusted, own: &OWN_AT, ..code("implementation", self.implementation, IMPLEMENTATION_HASH) },
             Code { own: &MANAGER_OWN_AT, ..code("manager", self.manager, MANAGER_HASH) },
@@ -315,7 +318,7 @@ mod tests {
         Intent {
             transfer_id: hex!("bac872c096568527b18ffc8f02a10278"),
             chain_ref: "eip155:84532".to_owned(),
-            route: Route::Delegate(crate::delegate(Chain::BaseSepolia).unwrap()),
+            route: Route::Delegate(crate::network(Chain::BaseSepolia).unwrap().delegates[0]),
             asset,
             payer: address(&key(5)),
             destination: Address::Evm([2; 20]),

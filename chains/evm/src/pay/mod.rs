@@ -1,12 +1,13 @@
 //! Money out: what an intent's signature covers, the transaction that carries it, and what nodes are asked for that.
 //!
 //! - `erc3009`: intents of tokens that take the owner's signature from anybody (EIP-3009)
-//! - `delegate`, `metamask`, `abi`: intents of wallets for which a delegate acts; what proves them, and the delegate's
+//! - `delegate`, `metamask`, `own`, `abi`: intents of wallets for which a delegate acts; what proves them, and the delegate's
 //!   code
 //! - `authorization`: what lets a delegate act for a wallet (EIP-7702)
 //! - `carrier`: the sponsor's transaction
 //! - `marks`: what blocks show of intents
 //! - `asking`: what gas costs, whether a token is ready, nonces, used keys; hands transactions to endpoints
+//! - `acting`: whether a delegate is ready, and what acts for a wallet
 //! - `surcharge`: what the OP stack takes on top of gas
 //! - `trial`: whether the payment would succeed, before anything is signed
 //! - `responses`: what a node's answer to a transaction means
@@ -15,6 +16,7 @@
 //! ever seen here. Deliberately not here: nonces, attempts, and what becomes of them.
 
 mod abi;
+mod acting;
 mod asking;
 mod authorization;
 mod carrier;
@@ -22,6 +24,7 @@ pub(crate) mod delegate;
 mod erc3009;
 pub(crate) mod marks;
 mod metamask;
+mod own;
 mod responses;
 mod surcharge;
 pub(crate) mod trial;
@@ -32,7 +35,7 @@ pub use carrier::{UnsignedCarrier, carrier};
 use alloy::primitives::{Signature, keccak256};
 use landfall_chain::{Address, AssetId, Carried, Intent, Route, SignedAuthorization, U256};
 
-use crate::pay::delegate::CallOf;
+use crate::pay::delegate::{CallOf, UsedAt};
 
 /// Bytes of a signature: r, s, v.
 const SIGNATURE_LEN: usize = 65;
@@ -45,6 +48,9 @@ pub enum PayError {
     /// It is sent in another way.
     #[error("route {0} is none of EVM chains")]
     OtherRoute(&'static str),
+    /// It is paid by another delegate.
+    #[error("delegate {0} pays in another way")]
+    OtherDelegate(&'static str),
     /// The CAIP-2 name is of another kind of chain.
     #[error("chain {0:?} has not the form eip155:<chain id>")]
     ChainRef(String),
@@ -136,11 +142,11 @@ fn authorizations(carried: &Carried) -> Result<Vec<&SignedAuthorization>, PayErr
     }
 }
 
-/// The call that answers whether the one-time key of an intent is used.
-fn state(intent: &Intent) -> Result<CallOf, PayError> {
+/// Where it stands whether the one-time key of an intent is used.
+fn used_at(intent: &Intent) -> Result<UsedAt, PayError> {
     match &intent.route {
-        Route::Erc3009 { .. } => Ok((contract(&intent.asset)?, erc3009::state_data(intent)?)),
-        Route::Delegate(delegate) => delegate::state(delegate, intent),
+        Route::Erc3009 { .. } => Ok(UsedAt::Call((contract(&intent.asset)?, erc3009::state_data(intent)?))),
+        Route::Delegate(delegate) => delegate::used_at(delegate, intent),
         Route::Guard { .. } => Err(PayError::OtherRoute(intent.route.name())),
     }
 }

@@ -3,11 +3,10 @@
 use alloy::hex;
 use alloy::primitives::{Address as Plain, B256, Bytes, Log, LogData, U256, keccak256};
 use landfall_chain::{
-    Acting, Address, AssetId, Authorization, BlockSource, Carried, Chain, Delegate, Effect, Intent, IntentKey, Mark,
-    Native, Network, PayingChain, Quote, Read, ReadProof, Readiness, Route, SignedAuthorization, SignedIntent,
-    SourceErrorKind,
+    Acting, Address, AssetId, Authorization, BlockSource, Carried, Delegate, Effect, Intent, IntentKey, Mark, Native,
+    Network, PayingChain, Quote, Read, ReadProof, Readiness, Route, SignedAuthorization, SignedIntent, SourceErrorKind,
 };
-use landfall_evm::{EvmSource, delegate};
+use landfall_evm::EvmSource;
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx, log, transfer};
@@ -27,8 +26,7 @@ fn network() -> Network {
 }
 
 fn contracts() -> [Address; 5] {
-    let Some(Delegate::Metamask { implementation, manager, ids, times, executions }) = delegate(Chain::EthereumMainnet)
-    else {
+    let Delegate::Metamask { implementation, manager, ids, times, executions } = node::mainnet().delegates[0] else {
         panic!("it is listed")
     };
     [implementation, manager, ids, times, executions]
@@ -111,7 +109,7 @@ async fn a_use_that_the_manager_made_and_its_own_account_of_it_are_a_payment() {
         assert_eq!(shown(&marks), [paid(AssetId::Native)], "{read:?}");
     }
     let mut without = network();
-    without.assets.iter_mut().for_each(|asset| asset.route = None);
+    without.delegates.clear();
     assert_eq!(marks_of(without, vec![logs().to_vec()], Read::FULL).await, []);
 }
 
@@ -187,7 +185,7 @@ fn intent() -> Intent {
     Intent {
         transfer_id: hex!("bac872c096568527b18ffc8f02a10278"),
         chain_ref: "eip155:1".to_owned(),
-        route: Route::Delegate(delegate(Chain::EthereumMainnet).unwrap()),
+        route: Route::Delegate(node::mainnet().delegates[0]),
         asset: AssetId::Native,
         payer: Address::Evm(payer().into()),
         destination: Address::Evm(DESTINATION.into()),

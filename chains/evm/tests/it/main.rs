@@ -54,6 +54,7 @@ mod mint;
 mod native;
 mod node;
 mod op;
+mod own_delegate;
 mod pay;
 mod pending;
 mod polygon;

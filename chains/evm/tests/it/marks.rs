@@ -30,6 +30,7 @@ fn mainnet() -> Network {
 fn without_routes() -> Network {
     let mut network = mainnet();
     network.assets.iter_mut().for_each(|asset| asset.route = None);
+    network.delegates.clear();
     network
 }
 

@@ -55,7 +55,7 @@ fn listed(chain: Chain) -> Network {
 fn own_values(chain: Chain) -> Network {
     let mut network = Network { native: Native::TOP_LEVEL, ..network(chain).unwrap() };
     network.assets.truncate(1);
-    network.assets[0].route = None;
+    network.delegates.clear();
     network
 }
 
