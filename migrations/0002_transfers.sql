@@ -216,6 +216,17 @@ CREATE TABLE sender_reports (
     surcharge TEXT
 );
 
+-- Which delegates pay on each chain: the last one each new transfer that a delegate pays. Each of them may have paid.
+CREATE TABLE delegates (
+    chain TEXT NOT NULL,
+    -- 0 for the first, which nobody had to take.
+    number BIGINT NOT NULL,
+    -- Its name and all its addresses, as in transfers.route.
+    delegate TEXT NOT NULL,
+    since_us BIGINT NOT NULL,
+    PRIMARY KEY (chain, number)
+);
+
 -- Where a person has stopped the sending.
 CREATE TABLE sending_halts (
     chain TEXT NOT NULL PRIMARY KEY,

@@ -7,12 +7,13 @@ use std::fmt;
 use std::time::Duration;
 
 use landfall_chain::{
-    Address, AddressSource, Asset, AssetId, BlockRef, BlockSource, Chain, Family, Intent, KeyPath, Network,
-    PayingChain, Readiness, Route, Signer, SourceError, U256,
+    Address, AddressSource, AssetId, BlockRef, BlockSource, Chain, Family, Intent, KeyPath, Network, PayingChain,
+    Readiness, Route, Signer, SourceError, U256,
 };
 
 use crate::amount::to_decimal;
 use crate::gas::GasCurrency;
+use crate::store::delegates::{self, Taken};
 use crate::store::sponsors::{self, Sponsor};
 use crate::store::{Connection, Db, StoreError, attempts, prices, sender_reports, wallets};
 use crate::time::Timestamp;
@@ -169,7 +170,8 @@ where
                 for sponsor in &known {
                     lines.push(sponsor_line(db, (chain, network), sponsor, &at).await?);
                 }
-                lines.extend(assets(chain, network, &known, &at).await);
+                let in_use = delegates::taken(&mut db.read().await?, network.chain).await?.pop();
+                lines.extend(assets(chain, network, (&known, in_use.as_ref()), &at).await);
             }
         }
     }
@@ -318,17 +320,32 @@ where
 }
 
 /// Whether each asset with a route could be signed for now, and whether the chain says which keys are used.
-async fn assets<C: PayingChain>(chain: &C, network: &Network, known: &[Sponsor], at: &BlockRef) -> Vec<Line> {
+async fn assets<C: PayingChain>(
+    chain: &C,
+    network: &Network,
+    (known, in_use): (&[Sponsor], Option<&Taken>),
+    at: &BlockRef,
+) -> Vec<Line> {
     let Some(address) = known.iter().find_map(|sponsor| sponsor.address) else { return Vec::new() };
     let mut lines = Vec::new();
-    for Asset { id, symbol, route, .. } in &network.assets {
-        let Some(route) = route else { continue };
-        let intent = trial(network, *id, route, address);
-        lines.push(match checked(chain, &intent, at).await {
-            Ok(None) => Line::new("asset", Verdict::Ok, format!("{symbol} can be sent by {}", route.name())),
-            Ok(Some(why)) => Line::new("asset", Verdict::Fail, format!("{symbol} is not signed for: {why}")),
-            Err(error) => Line::new("asset", Verdict::Fail, format!("{symbol} cannot be asked about: {error}")),
-        });
+    for asset in &network.assets {
+        let (symbol, first) = (&asset.symbol, asset.route.as_ref());
+        for route in network.routes(asset) {
+            let is_first = first == Some(&route);
+            let (name, is_in_use) = match &route {
+                Route::Delegate(delegate) => (delegate.name(), in_use.map_or(is_first, |taken| taken.is(delegate))),
+                Route::Erc3009 { .. } | Route::Guard { .. } => (route.name(), true),
+            };
+            // New transfers do not need the others.
+            let wrong = if is_in_use { Verdict::Fail } else { Verdict::Warn };
+            let intent = trial(network, asset.id, &route, address);
+            lines.push(match checked(chain, &intent, at).await {
+                Ok(None) if !is_in_use => continue,
+                Ok(None) => Line::new("asset", Verdict::Ok, format!("{symbol} can be sent by {name}")),
+                Ok(Some(why)) => Line::new("asset", wrong, format!("{symbol} is not signed for by {name}: {why}")),
+                Err(error) => Line::new("asset", wrong, format!("{symbol} by {name} cannot be asked about: {error}")),
+            });
+        }
     }
     lines
 }

@@ -24,6 +24,9 @@ pub const WINDOW: Duration = Duration::from_secs(300);
 /// What was signed up to now is over for every block whose time is so much later: a window, and a minute for what clocks
 /// differ by. It is how long a sender recovers at least.
 pub const RECOVERY_TIME: Duration = Duration::from_secs(300 + 60);
+/// What another delegate may have paid is known in a final block whose time is so much later. All that was signed before is
+/// over then: half a minute more than [`RECOVERY_TIME`], by which a signer's clock may be ahead.
+pub const DELEGATE_TIME: Duration = Duration::from_secs(300 + 60 + 30);
 
 /// UUIDv8 of a hash over the organization and the request id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(network_of_own.assets[0], built_in.assets[0], "the listed one is the first");
         let routes: Vec<Route> = network_of_own.routes(&network_of_own.assets[0]).collect();
         assert_eq!(routes, network_of_own.delegates.iter().copied().map(Route::Delegate).collect::<Vec<_>>());
-        assert_eq!(network_of_own.routes(&network_of_own.assets[1]).collect::<Vec<_>>().len(), 1, "its own");
+        assert_eq!(network_of_own.routes(&network_of_own.assets[1]).count(), 1, "its own");
         let refused = network(chain, &own(Some(ReadProof::Candidate))).unwrap_err().to_string();
         assert!(refused.starts_with("config key chains.ETHEREUM_TESTNET.own_delegate: each wallet logs"), "{refused}");
     }

@@ -1,17 +1,20 @@
-//! `landfall sender halt|resume|recover|status`.
+//! `landfall sender halt|resume|recover|delegate|status`.
 
 use std::path::Path;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use clap::Subcommand;
-use landfall_chain::Chain;
+use landfall_chain::{Chain, Delegate};
 use serde::Serialize;
 
+use crate::app;
 use crate::cli::{Why, as_operator, existing, json_line, load, open_existing};
 use crate::health::SenderReport;
+use crate::operator::Operator;
 use crate::store::Db;
+use crate::store::delegates::Taken;
 use crate::time::Clock;
-use crate::transfer::SponsorState;
+use crate::transfer::{DELEGATE_TIME, SponsorState};
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Sender {
@@ -39,12 +42,41 @@ pub(super) enum Sender {
         #[command(flatten)]
         why: Why,
     },
+    /// Have another listed delegate pay what a delegate pays: each new transfer takes it, and earlier ones keep theirs. It signs
+    /// nothing before a final block 390 s later, so what is accepted within some minutes is DROPPED: halt the chain first.
+    Delegate {
+        /// For example BASE_MAINNET.
+        #[arg(long)]
+        chain: Chain,
+        /// The name of the delegate.
+        #[arg(long, value_name = "NAME")]
+        set: String,
+        /// Show which one is in use and what would change, and change nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// A JSON object.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        why: Why,
+    },
     /// Show, for each chain, who sends and what is under way.
     Status {
         /// A JSON object for each chain, one a line.
         #[arg(long)]
         json: bool,
     },
+}
+
+/// What became of a change of delegates.
+#[derive(Serialize)]
+struct Switch {
+    chain: &'static str,
+    /// Each with all its addresses.
+    delegate: String,
+    before: String,
+    /// False where it was in use already, and where nothing was to be changed.
+    changed: bool,
 }
 
 #[derive(Serialize)]
@@ -81,6 +113,19 @@ impl Sender {
                 begun.await?;
                 say!("sending recovers on {}", chain.map_or("every chain", Chain::name));
             }
+            Sender::Delegate { chain, set, dry_run, json, why } => {
+                let config = load(config)?;
+                let network = app::network(chain, config.chain(chain)?)?;
+                let names = || network.delegates.iter().map(Delegate::name).collect::<Vec<_>>().join(", ");
+                let delegate = network.delegates.iter().find(|listed| listed.name() == set);
+                let delegate = delegate
+                    .with_context(|| format!("{chain} lists no delegate {set:?}; expected one of: {}", names()))?;
+                let db = open_existing(&config.store).await?;
+                let took = async |by: Operator<'_>| by.take_delegate(&db, (&network, delegate), dry_run).await;
+                let before = as_operator(&why.reason, took).await?;
+                let switch = Switch::of(chain, delegate, &before, dry_run);
+                say!("{}", if json { json_line(&switch)? } else { switch.text() });
+            }
             Sender::Status { json } => {
                 let config = load(config)?;
                 let db = open_existing(&config.store).await?;
@@ -91,6 +136,28 @@ impl Sender {
             }
         }
         Ok(())
+    }
+}
+
+impl Switch {
+    fn of(chain: Chain, delegate: &Delegate, before: &Taken, dry_run: bool) -> Self {
+        let changed = !before.is(delegate) && !dry_run;
+        Switch { chain: chain.name(), delegate: delegate.to_string(), before: before.delegate.clone(), changed }
+    }
+
+    fn text(&self) -> String {
+        let Switch { chain, delegate, before, changed } = self;
+        match changed {
+            true => format!(
+                "new transfers on {chain} are paid by {delegate}, in place of {before}; the first of them is signed behind a \
+                 final block at least {} s later",
+                DELEGATE_TIME.as_secs()
+            ),
+            false if delegate == before => format!("new transfers on {chain} are paid by {delegate} already"),
+            false => format!(
+                "new transfers on {chain} would be paid by {delegate}, in place of {before}; nothing was changed"
+            ),
+        }
     }
 }
 
@@ -107,11 +174,13 @@ impl Line {
         let active = sponsors.iter().filter(|sponsor| sponsor.state == SponsorState::Active.name()).count();
         let leader = sender.leader.as_deref().unwrap_or("nobody");
         let halted = sender.halted.as_ref().map_or(String::new(), |halted| format!("; stopped {halted}"));
+        let delegate =
+            sender.delegate.as_ref().map_or(String::new(), |delegate| format!("; wallets pay by {delegate}"));
         let recovers = sender.recovering.as_ref().map_or(String::new(), |recovery| format!("; recovers {recovery}"));
         let oldest = sender.oldest_secs.map_or(String::new(), |secs| format!(", the oldest for {secs} s"));
         format!(
             "{chain} sent by {leader}: {waiting} wait, {in_flight} under way, {expiring} out of time{oldest}; {active} of {} \
-             sponsors active{halted}{recovers}",
+             sponsors active{delegate}{halted}{recovers}",
             sponsors.len()
         )
     }

@@ -6,7 +6,9 @@ use landfall_chain::Chain;
 use serde::Serialize;
 
 use crate::store::cursors::{self, Cursor};
-use crate::store::{Connection, StoreError, halts, journals, leases, recoveries, sender_reports, sponsors, transfers};
+use crate::store::{
+    Connection, StoreError, delegates, halts, journals, leases, recoveries, sender_reports, sponsors, transfers,
+};
 use crate::time::Timestamp;
 use crate::transfer::{SponsorState, State, Transfer};
 
@@ -32,6 +34,8 @@ pub struct SenderReport {
     pub halted: Option<String>,
     /// Since when, until a final block of which time, and why nothing is signed for now; null where the chain does not recover.
     pub recovering: Option<String>,
+    /// Which delegate pays new transfers, with all its addresses; null before the first transfer that a delegate pays.
+    pub delegate: Option<String>,
     /// The process that sends; null while none does.
     pub leader: Option<String>,
     /// How many transfers were accepted and not sent yet.
@@ -105,6 +109,7 @@ impl SenderReport {
             halted: halted.map(|halt| format!("{} by {}: {}", halt.since, halt.actor, halt.reason)),
             recovering: recovery
                 .map(|it| format!("since {} until a final block of {}: {}", it.since, it.until, it.reason)),
+            delegate: delegates::taken(connection, chain).await?.pop().map(|taken| taken.delegate),
             leaderless: sent_at.filter(|_| leader.is_none()).map_or(Duration::ZERO, |at| now.since(at)),
             leader,
             waiting: count(&|of| of.state == State::Accepted),
@@ -185,6 +190,7 @@ mod tests {
             state: "sending",
             halted: None,
             recovering: None,
+            delegate: None,
             leader: Some("one".to_owned()),
             waiting: 1,
             in_flight: 1,

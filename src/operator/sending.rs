@@ -1,10 +1,11 @@
 //! Decisions of operators about sending: stop all transfers, which is obeyed before the next signature; begin a
-//! recovery after the store was set back; adopt a signer as the one of this store.
+//! recovery after the store was set back; adopt a signer as the one of this store. Another delegate pays when they say so.
 
-use landfall_chain::Chain;
+use landfall_chain::{Chain, Delegate, Network};
 
 use crate::operator::{DecideError, Operator};
-use crate::store::{Db, authorizations, cancellations, halts, journals, recoveries};
+use crate::store::delegates::Taken;
+use crate::store::{Db, StoreError, authorizations, cancellations, delegates, halts, journals, recoveries};
 use crate::transfer::RECOVERY_TIME;
 
 impl Operator<'_> {
@@ -54,6 +55,35 @@ impl Operator<'_> {
         }
         tx.commit().await?;
         Ok(adopted)
+    }
+
+    /// From now on each new transfer that a delegate pays takes `delegate`, which is one of the network's; earlier ones keep
+    /// theirs. Returns the one that was in use before, its name and all its addresses. `dry_run` changes nothing.
+    ///
+    /// # Errors
+    /// See [`DecideError`].
+    pub async fn take_delegate(
+        &self,
+        db: &Db,
+        (network, delegate): (&Network, &Delegate),
+        dry_run: bool,
+    ) -> Result<Taken, DecideError> {
+        let chain = network.chain;
+        let mut tx = self.begin(db).await?;
+        if let Some(first) = network.delegates.first() {
+            delegates::begin(&mut tx, chain, first, self.now).await?;
+        }
+        let before = delegates::taken(&mut tx, chain).await?.pop().ok_or_else(|| StoreError::Inconsistent {
+            what: "delegate",
+            reason: format!("none of {chain} is listed"),
+        })?;
+        if !before.is(delegate) && !dry_run {
+            delegates::take(&mut tx, chain, (delegate, before.number), self.now).await?;
+            let what = format!("{delegate} in place of {}", before.delegate);
+            self.write_down(&mut tx, chain, "take_delegate", &what).await?;
+            tx.commit().await?;
+        }
+        Ok(before)
     }
 
     /// Lets the sending on `chains` go on; returns on how many it was stopped.

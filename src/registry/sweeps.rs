@@ -15,7 +15,7 @@ use crate::registry::record;
 use crate::registry::transfers::{AcceptError, Accepted};
 use crate::request::Made;
 use crate::store::balances::Known;
-use crate::store::{Db, ORGANIZATION, account_pages, accounts, balances, halts, status, transfers, wallets};
+use crate::store::{Db, ORGANIZATION, account_pages, accounts, balances, delegates, halts, status, transfers, wallets};
 use crate::transfer::{Order, RequestId, Transfer, TransferId, TransferKind};
 
 /// How many addresses one request empties.
@@ -76,7 +76,7 @@ pub async fn sweep(
         return Err(unmanaged());
     }
     let unsendable = || AcceptError::NotSendable { chain: *chain, symbol: asset.symbol.clone() };
-    let route = asset.route.as_ref().ok_or_else(unsendable)?;
+    let listed = asset.route.as_ref().ok_or_else(unsendable)?;
     if !can_sign {
         return Err(AcceptError::NotConfigured);
     }
@@ -91,6 +91,7 @@ pub async fn sweep(
     let known = balances::of_account(&mut tx, account_id, unread_since).await?;
     let known: HashMap<Address, Known> =
         known.into_iter().filter(|known| known.chain == *chain).map(|known| (known.address, known)).collect();
+    let route = delegates::route(&mut tx, *chain, listed, now).await?;
     let mut swept = Swept::default();
     for (source, source_tag) in further {
         let Some(known) = known.get(&source) else { continue };
@@ -117,7 +118,7 @@ pub async fn sweep(
         let order = order.of(paying, amount);
         let (kind, source) = (TransferKind::Sweep, (source, source_tag));
         let destination_account_id = Some(account_id.clone());
-        let identity_id = identity_id.clone();
+        let (identity_id, route) = (identity_id.clone(), route.clone());
         let accepted = Accepted { id, kind, order: &order, identity_id, source, route, destination_account_id };
         let transfer = accepted.transfer(now);
         transfers::insert(&mut tx, &transfer).await?;

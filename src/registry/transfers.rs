@@ -3,7 +3,7 @@
 //! One transaction claims the request, reserves the money and records the transfer. A refusal records nothing: the same
 //! request may come again as if it were new. Nothing is signed here.
 
-use landfall_chain::{Address, Chain, Effect, Route, U256};
+use landfall_chain::{Address, Chain, Effect, U256};
 
 use crate::account::AccountStatus;
 use crate::amount::to_decimal;
@@ -16,8 +16,8 @@ use crate::request::Made;
 use crate::store::marks::Seen;
 use crate::store::requests::{self, Known};
 use crate::store::{
-    Db, ORGANIZATION, StoreError, Tx, account_pages, accounts, balances, halts, marks, sponsors, status, transfers,
-    wallets,
+    Db, ORGANIZATION, StoreError, Tx, account_pages, accounts, balances, delegates, halts, marks, sponsors, status,
+    transfers, wallets,
 };
 use crate::time::Timestamp;
 use crate::transfer::{Order, State, Transfer, TransferId, TransferKind, TransferStatus, WINDOW};
@@ -195,12 +195,12 @@ async fn allow(
         return Err(unmanaged());
     }
     let unsendable = || AcceptError::NotSendable { chain: *chain, symbol: asset.symbol.clone() };
-    let route = asset.route.as_ref().ok_or_else(unsendable)?;
+    let listed = asset.route.as_ref().ok_or_else(unsendable)?;
     if !is_paid && let Some(exceeded) = limits::exceeded(tx, order, &identity_id, now).await? {
         return Err(exceeded.into());
     }
     if !is_paid && over_credit == OverCredit::Refuse {
-        gas::check(tx, order, route.name(), now).await?;
+        gas::check(tx, order, listed.name(), now).await?;
     }
     match available(tx, order, &source, now).await? {
         _ if is_paid && can_sign => {}
@@ -215,6 +215,7 @@ async fn allow(
         return Err(AcceptError::Halted(*chain));
     }
     let destination_account_id = accounts::owner(tx, *chain, destination).await?;
+    let route = delegates::route(tx, *chain, listed, now).await?;
     let (kind, source) = (TransferKind::Payment, (source, String::new()));
     let accepted = Accepted { id, kind, order, identity_id, source, route, destination_account_id };
     Ok((accepted.transfer(now), is_paid))
@@ -228,7 +229,8 @@ pub(super) struct Accepted<'o> {
     pub(super) identity_id: String,
     /// The wallet that pays, and its tag.
     pub(super) source: (Address, String),
-    pub(super) route: &'o Route,
+    /// As the record has it.
+    pub(super) route: String,
     pub(super) destination_account_id: Option<String>,
 }
 
@@ -258,7 +260,7 @@ impl Accepted<'_> {
             submitted_at: None,
             confirmed_at: None,
             deadline: now.plus(WINDOW),
-            route: self.route.to_string(),
+            route: self.route,
             intent_key: id.intent_key(&order.chain_ref, &source),
             cancelled_at: None,
             obstacle: None,

@@ -47,7 +47,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_chain::{Address, Asset, Intent, Network, PayingChain, Signer, SignerUnavailable, SourceError, U256};
+use landfall_chain::{Address, Intent, Network, PayingChain, Signer, SignerUnavailable, SourceError, U256};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -331,16 +331,16 @@ impl<C: PayingChain> Sender<C> {
         Ok(())
     }
 
-    /// What a transfer's payer signs until `deadline_secs`; `None` where its asset is not listed any more, or is sent
-    /// otherwise than when it was accepted.
+    /// What a transfer's payer signs until `deadline_secs`; `None` where its asset, or the delegate that pays it, is not listed
+    /// any more, or it is sent otherwise than when it was accepted.
     fn intent(&self, transfer: &Transfer, deadline_secs: u64) -> Option<Intent> {
-        let Asset { id, route, .. } = self.network.asset(&transfer.asset)?;
-        let route = route.clone().filter(|route| route.to_string() == transfer.route)?;
+        let asset = self.network.asset(&transfer.asset)?;
+        let route = self.network.routes(asset).find(|route| route.to_string() == transfer.route)?;
         Some(Intent {
             transfer_id: *transfer.id.0.as_bytes(),
             chain_ref: self.network.chain_ref.clone(),
             route,
-            asset: *id,
+            asset: asset.id,
             payer: transfer.source,
             destination: transfer.destination,
             amount: transfer.amount,

@@ -10,9 +10,9 @@ use tracing::{error, warn};
 use crate::account::AccountStatus;
 use crate::sender::open::{Open, OpenTransfer, secs};
 use crate::sender::{HEAD_AGE_SECS, LEFT_MIN_SECS, Resting, SendError, Sender};
-use crate::store::{accounts, attempts, gas_ledger, transfers, wallets};
+use crate::store::{accounts, attempts, delegates, gas_ledger, transfers, wallets};
 use crate::time::{Clock, Timestamp};
-use crate::transfer::{Obstacle, State, TransferId};
+use crate::transfer::{DELEGATE_TIME, Obstacle, State, TransferId};
 
 /// The newest block may also be so many block times old, if that is longer.
 const HEAD_AGE_BLOCKS: u64 = 5;
@@ -46,7 +46,7 @@ impl<C: PayingChain> Sender<C> {
         if unsigned.is_empty() {
             return Ok(());
         }
-        let ready = self.ready(&unsigned, open.finalized.map(|(at, _)| at), now).await?;
+        let ready = self.ready(&unsigned, open.finalized, now).await?;
         let requests = self.intend(&ready, now).await?;
         if requests.is_empty() {
             return Ok(());
@@ -83,7 +83,7 @@ impl<C: PayingChain> Sender<C> {
     async fn ready<'o>(
         &mut self,
         unsigned: &[&'o OpenTransfer],
-        at: Option<BlockRef>,
+        finalized: Option<(BlockRef, Timestamp)>,
         now: Timestamp,
     ) -> Result<Vec<&'o OpenTransfer>, SendError> {
         let asked = unsigned.iter().map(async |of| {
@@ -99,7 +99,7 @@ impl<C: PayingChain> Sender<C> {
         for (of, readiness) in self.answered(answers, now)? {
             let id = of.transfer.id;
             match readiness {
-                Readiness::Ready => match self.why_not_first(of, at, now).await? {
+                Readiness::Ready => match self.why_not_first(of, finalized, now).await? {
                     None => ready.push(of),
                     Some(why) => {
                         error!(transfer = %id, "transfer {id} is not signed: {why}");
@@ -120,15 +120,30 @@ impl<C: PayingChain> Sender<C> {
         Ok(ready)
     }
 
-    /// Why it may have been paid before, by a store that is lost; `at` is the newest final block.
+    /// Why it may have been paid before, by a store that is lost or by another delegate; `finalized` is the newest final block,
+    /// with its time.
     async fn why_not_first(
         &self,
         of: &OpenTransfer,
-        at: Option<BlockRef>,
+        finalized: Option<(BlockRef, Timestamp)>,
         now: Timestamp,
     ) -> Result<Option<String>, SendError> {
-        match self.intent(&of.transfer, of.next_deadline_secs(now)).zip(at) {
-            Some((intent, at)) => self.unknown_past(of, &intent, &at).await,
+        if of.transfer.is_by_delegate() && of.intents.is_empty() {
+            let taken = delegates::taken(&mut self.db.read().await?, self.network.chain).await?;
+            let of_route = taken.iter().rfind(|taken| taken.route() == of.transfer.route);
+            // Nobody had to take the first one, so nothing was signed for another before it.
+            let from = of_route.filter(|taken| taken.number > 0).map(|taken| taken.since.plus(DELEGATE_TIME));
+            if let Some(from) = from.filter(|from| finalized.is_none_or(|(_, time)| time < *from)) {
+                let what = "its delegate was taken, and what others have paid is known in a final block of";
+                return Ok(Some(format!("{what} {from}")));
+            }
+            if of.transfer.state != State::Accepted && self.network.delegates.len() > 1 {
+                let what = "a block that is gone showed that a store which is lost had it paid, nobody knows by which delegate";
+                return Ok(Some(what.to_owned()));
+            }
+        }
+        match self.intent(&of.transfer, of.next_deadline_secs(now)).zip(finalized) {
+            Some((intent, (at, _))) => self.unknown_past(of, &intent, &at).await,
             None => Ok(None),
         }
     }

@@ -22,6 +22,7 @@ pub mod clearings;
 pub mod coverage;
 pub mod cursors;
 mod db;
+pub mod delegates;
 pub mod deliveries;
 pub mod deposit_pages;
 pub mod deposits;
@@ -91,6 +92,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         coverage::STATEMENTS,
         cursors::STATEMENTS,
         db::STATEMENTS,
+        delegates::STATEMENTS,
         deliveries::STATEMENTS,
         deposit_pages::STATEMENTS,
         deposits::STATEMENTS,

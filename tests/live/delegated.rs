@@ -14,7 +14,7 @@ use crate::stage::{Engine, Stage, address};
 use crate::transfers::{BOB, Bench, ETHER, PATIENCE, events};
 
 /// A bench whose chain has the delegate's contracts, and on which alice has one ether.
-async fn bench(stage: Stage) -> (Bench, Contracts) {
+pub(crate) async fn bench(stage: Stage) -> (Bench, Contracts) {
     let contracts = delegate_contracts::place(&stage).await;
     let mut bench = Bench::on(stage).await;
     bench.stage.pay_native(bench.alice, ETHER).await;
@@ -29,12 +29,12 @@ async fn plain() -> (Bench, Contracts) {
 }
 
 impl Bench {
-    async fn wei_of(&self, who: &Address) -> u64 {
+    pub(crate) async fn wei_of(&self, who: &Address) -> u64 {
         self.stage.node.balance(who).await.unwrap().try_into().unwrap()
     }
 
     /// Waits until the receiver was sent all of this.
-    async fn until_announced(&self, id: &str, announced: &[&str]) {
+    pub(crate) async fn until_announced(&self, id: &str, announced: &[&str]) {
         let begun = Instant::now();
         while events(self, id).len() < announced.len() {
             assert!(begun.elapsed() < PATIENCE, "{:?}\n{}", events(self, id), self.log());
@@ -43,23 +43,23 @@ impl Bench {
         assert_eq!(events(self, id), announced);
     }
 
-    async fn code_of(&self, who: &Address) -> String {
+    pub(crate) async fn code_of(&self, who: &Address) -> String {
         let code = self.stage.node.rpc("eth_getCode", json!([who.to_string(), "latest"])).await.unwrap();
         code.as_str().unwrap().to_owned()
     }
 
     /// The newest transaction that a sponsor sent, once the pool has more than `before`.
-    async fn until_carried(&self, before: u64) {
+    pub(crate) async fn until_carried(&self, before: u64) {
         self.until_sent(before, 1).await;
         self.stage.node.mine(3).await.unwrap();
     }
 
-    async fn kind_of(&self, transfer: &Value) -> Value {
+    pub(crate) async fn kind_of(&self, transfer: &Value) -> Value {
         let hash = transfer["transaction_hash"].clone();
         self.stage.node.rpc("eth_getTransactionByHash", json!([hash])).await.unwrap()["type"].clone()
     }
 
-    async fn until_logged(&self, words: &str) {
+    pub(crate) async fn until_logged(&self, words: &str) {
         let begun = Instant::now();
         while !self.log().contains(words) {
             assert!(begun.elapsed() < PATIENCE, "{}", self.log());
@@ -324,7 +324,7 @@ async fn nothing_is_signed_where_a_contract_of_the_delegate_or_the_payer_has_oth
     bench.stage.node.set_code(&contracts.executions, &code).await.unwrap();
     let strange = format!("0xef0100{}", hex::encode([0x57; 20]));
     bench.stage.node.set_code(&bench.alice, &strange).await.unwrap();
-    bench.until_logged("has code that is not its delegate's").await;
+    bench.until_logged("has code that is no listed delegate's").await;
     assert_eq!(bench.explained(&id)["intents"], json!([]));
     bench.stage.node.set_code(&bench.alice, "0x").await.unwrap();
     bench.until_carried(before).await;

@@ -27,6 +27,7 @@ mod nats;
 mod nats_server;
 mod op_stack;
 mod outages;
+mod own_delegate;
 mod past;
 mod payments;
 mod polygon;

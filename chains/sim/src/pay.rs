@@ -57,6 +57,7 @@ pub(crate) struct Paying {
     reclaims: BTreeMap<TxId, Reclaim>,
     /// Guards that somebody else made.
     made: BTreeSet<IntentKey>,
+    unseen: BTreeSet<(Address, IntentKey, String)>,
     /// Recipients have no accounts of tokens.
     misses_accounts: bool,
     hides_makers: bool,
@@ -84,6 +85,7 @@ impl Paying {
             refills: BTreeMap::new(),
             reclaims: BTreeMap::new(),
             made: BTreeSet::new(),
+            unseen: BTreeSet::new(),
             misses_accounts: false,
             hides_makers: false,
             are_payers: false,
@@ -278,7 +280,13 @@ impl SimChain {
 
     /// Whether a delegate acts for `wallet` after the newest block.
     pub fn acts_for(&self, wallet: &Address) -> bool {
-        self.lock().acting(wallet, u64::MAX).0
+        self.lock().acting(wallet, u64::MAX).0.is_some()
+    }
+
+    /// From now on the state of each block has the one-time key used at this route. No block shows it, as where nobody watched
+    /// the payer.
+    pub fn use_unseen(&self, payer: Address, key: IntentKey, route: &Route) {
+        self.lock().paying.unseen.insert((payer, key, route.to_string()));
     }
 
     /// The transactions that take delegates away and stand in canonical blocks: of each how many wallets it names.
@@ -338,21 +346,26 @@ impl State {
         nonces.max().unwrap_or(0)
     }
 
-    fn is_key_used(&self, payer: &Address, key: &IntentKey, asset: &AssetId, number: u64) -> bool {
+    /// A key is used at a route: another delegate takes it once more.
+    fn is_key_used(&self, intent: &Intent, number: u64) -> bool {
+        let (payer, key, asset) = (intent.payer, intent.key(), intent.asset);
         let blocks = self.blocks.iter().take_while(|block| block.header.block.number <= number);
-        let mut marks = blocks.flat_map(|block| &block.txs).flat_map(|tx| &tx.marks);
-        marks.any(|mark| (mark.payer, mark.key, mark.asset) == (*payer, *key, *asset))
+        let shows = |tx: &SimTx| tx.marks.iter().any(|mark| (mark.payer, mark.key, mark.asset) == (payer, key, asset));
+        let is_of_route = |tx: &SimTx| self.paying.intent(&tx.tx.id).is_none_or(|other| other.route == intent.route);
+        blocks.flat_map(|block| &block.txs).any(|tx| shows(tx) && is_of_route(tx))
+            || self.paying.unseen.contains(&(payer, key, intent.route.to_string()))
     }
 
-    /// Whether a delegate acts for `wallet` after block `number`, and which nonce its next authorization must name. What a
-    /// transaction brings counts also where it fails.
-    fn acting(&self, wallet: &Address, number: u64) -> (bool, u64) {
-        let (mut acts, mut nonce) = (false, self.nonce(wallet, number));
+    /// What acts for `wallet` after block `number`, and which nonce its next authorization must name. What a transaction
+    /// brings counts also where it fails.
+    fn acting(&self, wallet: &Address, number: u64) -> (Option<Address>, u64) {
+        let (mut acts, mut nonce) = (None, self.nonce(wallet, number));
         let blocks = self.blocks.iter().take_while(|block| block.header.block.number <= number);
         let carriers = blocks.flat_map(|block| &block.txs).filter_map(|tx| self.paying.signed.get(&tx.tx.id));
         for SignedAuthorization { authorization, .. } in carriers.flat_map(|carrier| beside(&carrier.carried)) {
             if authorization.wallet == *wallet && authorization.nonce == nonce {
-                (acts, nonce) = (!authorization.is_clearing(), nonce + 1);
+                let implementation = Some(authorization.implementation);
+                (acts, nonce) = (implementation.filter(|_| !authorization.is_clearing()), nonce + 1);
             }
         }
         (acts, nonce)
@@ -366,8 +379,7 @@ impl State {
                 if *signature != cancellation_signature(intent) {
                     return Some("the signature is not the payer's");
                 }
-                let is_used = self.is_key_used(&intent.payer, &intent.key(), &intent.asset, u64::MAX);
-                is_used.then_some("the authorization is used")
+                self.is_key_used(intent, u64::MAX).then_some("the authorization is used")
             }
             // What does not count is left out; who refills has it, or nobody pools it.
             Carried::Clearings(_) | Carried::Refill(_) => None,
@@ -390,13 +402,16 @@ impl State {
             let Authorization { wallet, nonce: of, .. } = it.authorization;
             (wallet, of) == (*payer, nonce) && it.signature == authorization_signature(&it.authorization)
         };
-        if matches!(route, Route::Delegate(_)) && !acts && !authorization.is_some_and(is_good) {
-            return Some("nothing acts for the payer");
+        let brought = authorization.filter(|it| is_good(it)).map(|it| it.authorization.implementation);
+        if let Route::Delegate(delegate) = route
+            && brought.or(acts) != Some(delegate.implementation())
+        {
+            return Some("its delegate does not act for the payer");
         }
         if time_secs >= *deadline {
             return Some("the authorization is expired");
         }
-        if self.is_key_used(payer, &signed.intent.key(), asset, u64::MAX) {
+        if self.is_key_used(&signed.intent, u64::MAX) {
             return Some("the authorization is used");
         }
         (self.balance(payer, asset, u64::MAX) < *amount).then_some("the amount exceeds the balance")
@@ -604,7 +619,7 @@ impl PayingChain for SimChain {
         self.call_to_pay().await?;
         let Route::Delegate(delegate) = &intent.route else { return Ok(Acting::Already) };
         let (acts, nonce) = self.lock().acting(&intent.payer, u64::MAX);
-        if acts {
+        if acts == Some(delegate.implementation()) {
             return Ok(Acting::Already);
         }
         let (chain_ref, wallet) = (intent.chain_ref.clone(), intent.payer);
@@ -614,14 +629,14 @@ impl PayingChain for SimChain {
     async fn delegated(&self, wallet: &Address) -> Result<Option<u64>, SourceError> {
         self.call_to_pay().await?;
         let (acts, nonce) = self.lock().acting(wallet, u64::MAX);
-        Ok(acts.then_some(nonce))
+        Ok(acts.map(|_| nonce))
     }
 
     async fn is_delegated(&self, wallet: &Address, at: &BlockRef) -> Result<bool, SourceError> {
         self.call_to_pay().await?;
         let state = self.lock();
         state.must_have(at)?;
-        Ok(state.acting(wallet, at.number).0)
+        Ok(state.acting(wallet, at.number).0.is_some())
     }
 
     async fn quote(&self, _: &Address, carried: &Carried) -> Result<Quote, SourceError> {
@@ -736,11 +751,9 @@ impl PayingChain for SimChain {
         self.call_to_pay().await?;
         let state = self.lock();
         state.must_have(at)?;
-        Ok(match intent.route {
+        Ok(match &intent.route {
             Route::Guard { .. } => state.is_guarded(intent, at.number),
-            Route::Erc3009 { .. } | Route::Delegate(_) => {
-                state.is_key_used(&intent.payer, &intent.key(), &intent.asset, at.number)
-            }
+            Route::Erc3009 { .. } | Route::Delegate(_) => state.is_key_used(intent, at.number),
         })
     }
 

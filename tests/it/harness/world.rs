@@ -101,7 +101,7 @@ impl World {
         let chain = SimChain::new(seed);
         chain.set_finality_depth(Some(FINALITY_DEPTH));
         let mut network = network();
-        network.assets.iter_mut().filter(|asset| asset.id == TOKEN).for_each(|asset| asset.route = Some(route.clone()));
+        sent_by(&mut network, route);
         let world = World::with(network, Start::Number(1), chain, store);
         world.now.store(world.chain_time().0, Ordering::Relaxed);
         world
@@ -461,6 +461,12 @@ pub(crate) fn unlisted_token() -> AssetId {
 /// How the token is sent.
 pub(crate) fn erc3009() -> Route {
     Route::Erc3009 { name: "USDC".to_owned(), version: "2".to_owned() }
+}
+
+/// The token is sent so, and of delegates that one alone is listed.
+pub(crate) fn sent_by(network: &mut Network, route: Route) {
+    network.delegates = if let Route::Delegate(delegate) = &route { vec![*delegate] } else { Vec::new() };
+    network.assets.iter_mut().filter(|asset| asset.id == TOKEN).for_each(|asset| asset.route = Some(route.clone()));
 }
 
 pub(crate) fn network() -> Network {

@@ -91,7 +91,7 @@ async fn an_asset_that_would_not_be_signed_for_fails_with_the_reason() {
     let mut bench = Bench::on(Engine::Sqlite, 1).await;
     bench.settle().await;
     bench.world.chain.set_not_ready(Some("its domain is another"));
-    bench.assert_says("asset", Verdict::Fail, "is not signed for: its domain is another").await;
+    bench.assert_says("asset", Verdict::Fail, "is not signed for by erc3009: its domain is another").await;
     bench.world.chain.set_not_ready(None);
     bench.assert_says("asset", Verdict::Ok, "can be sent by erc3009").await;
     bench.close().await;

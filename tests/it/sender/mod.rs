@@ -25,6 +25,7 @@ mod reports;
 mod restore;
 mod sponsors;
 mod sweeps;
+mod switches;
 mod tiers;
 
 use std::collections::BTreeMap;
@@ -45,7 +46,7 @@ use landfall_sim::{Payment, SimLeg, SimSigner, SimTx, WEALTH};
 
 use crate::harness::books::rows;
 use crate::harness::postgres::{Engine, TestStore};
-use crate::harness::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, erc3009, poll_for, report};
+use crate::harness::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, erc3009, poll_for, report, sent_by};
 
 const STRANGER: u8 = 0x77;
 const BOB: u8 = 0xb0;
@@ -312,8 +313,7 @@ fn may_pass(error: &SendError) -> bool {
 
 /// From now on the token is sent so, by processes that start from now on.
 fn send_by(world: &mut World, route: Route) {
-    let assets = &mut world.network.assets;
-    assets.iter_mut().find(|asset| asset.id == TOKEN).unwrap().route = Some(route);
+    sent_by(&mut world.network, route);
 }
 
 /// A delegate at addresses that begin with `byte`.

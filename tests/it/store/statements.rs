@@ -111,7 +111,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 96] = [
+const HOT: [(&str, &str); 97] = [
     ("transfers::UNFINISHED", "INDEX transfers_unfinished"),
     ("transfers::DISPLACED", "INDEX transfers_unfinished"),
     ("attempts::INTENTS", "INDEX transfers_unfinished"),
@@ -119,6 +119,7 @@ const HOT: [(&str, &str); 96] = [
     ("attempts::ACCOUNTS_OF_RECIPIENT", "INDEX transfers_destination (destination=? AND chain=? AND created_us>?"),
     ("cancellations::OF_UNFINISHED", "INDEX transfers_unfinished"),
     ("gas_ledger::UNPRICED_COSTS", "SEARCH l USING"),
+    ("delegates::TAKEN", "INDEX sqlite_autoindex_delegates_1"),
     ("attempts::OF_CLEARING", "INDEX transfer_attempts_transfer"),
     ("clearings::WANTED", "INDEX transfers_unfinished"),
     ("clearings::TUPLES", "SEARCH c USING"),

@@ -70,7 +70,7 @@ pub(super) async fn delegate_readiness(
 /// Whether block 0 is, or may be, the public network's.
 fn is_public(endpoint: &Endpoint, first: &Answer) -> bool {
     let hash = given(endpoint, BY_NUMBER, first).and_then(|first| endpoint.parse::<First>(BY_NUMBER, first));
-    hash.map_or(true, |first| Some(first.hash) == genesis(endpoint.chain))
+    !hash.is_ok_and(|first| Some(first.hash) != genesis(endpoint.chain))
 }
 
 pub(super) async fn acting(
