@@ -45,14 +45,6 @@ impl Bench {
         self.stage.sqlite("UPDATE delegates SET since_us = since_us - 400000000").await;
     }
 
-    async fn gas_of(&self, id: &str) -> u64 {
-        let transfer = self.transfer(id).await;
-        let failed = &transfer["failure_details"]["transaction_hash"];
-        let hash = if failed.is_null() { &transfer["transaction_hash"] } else { failed };
-        let receipt = self.stage.node.rpc("eth_getTransactionReceipt", json!([hash])).await.unwrap();
-        u64::from_str_radix(receipt["gasUsed"].as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
-    }
-
     /// Mines until the transfer has this status.
     async fn mine_until(&self, id: &str, status: &str) -> serde_json::Value {
         let begun = Instant::now();

@@ -169,12 +169,13 @@ impl Bench {
         }
     }
 
-    /// What the transaction took that paid it.
-    async fn gas_of(&self, transfer: &Value) -> u64 {
-        let hash = json!([transfer["transaction_hash"]]);
-        let receipt = self.stage.node.rpc("eth_getTransactionReceipt", hash).await.unwrap();
-        let gas = receipt["gasUsed"].as_str().and_then(|gas| gas.strip_prefix("0x")).unwrap();
-        u64::from_str_radix(gas, 16).unwrap()
+    /// What the transaction took that paid it, or that failed.
+    pub(crate) async fn gas_of(&self, id: &str) -> u64 {
+        let transfer = self.transfer(id).await;
+        let failed = &transfer["failure_details"]["transaction_hash"];
+        let hash = if failed.is_null() { &transfer["transaction_hash"] } else { failed };
+        let receipt = self.stage.node.rpc("eth_getTransactionReceipt", json!([hash])).await.unwrap();
+        u64::from_str_radix(receipt["gasUsed"].as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
     }
 
     pub(crate) async fn transfer(&self, id: &str) -> Value {
@@ -398,14 +399,14 @@ async fn the_real_usdc_pays_once_and_a_recipient_that_it_refuses_is_paid_nothing
     let id = bench.send(1, "2").await;
     bench.until_sent(before, 1).await;
     bench.stage.node.mine(3).await.unwrap();
-    let first = bench.until_status(&id, "CONFIRMED").await;
+    bench.until_status(&id, "CONFIRMED").await;
     let second = bench.send(3, "0.5").await;
     bench.until_sent(before + 1, 1).await;
     bench.stage.node.mine(3).await.unwrap();
-    let second = bench.until_status(&second, "CONFIRMED").await;
+    bench.until_status(&second, "CONFIRMED").await;
     assert_eq!(bench.bobs().await, 2_500_000);
-    for (what, transfer, most) in [("a new recipient", &first, GAS[0]), ("one that has USDC", &second, GAS[1])] {
-        let gas = bench.gas_of(transfer).await;
+    for (what, id, most) in [("a new recipient", &id, GAS[0]), ("one that has USDC", &second, GAS[1])] {
+        let gas = bench.gas_of(id).await;
         println!("to pay {what} in the real USDC took {gas} gas");
         assert!(10 * gas <= 11 * most, "{gas}, and {most} were measured by hand");
     }

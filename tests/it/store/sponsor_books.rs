@@ -3,7 +3,7 @@
 
 use landfall::balance::Moved;
 use landfall::store::sponsor_books::{self, Kept, Owned};
-use landfall::store::{balances, cursors, movements, unattributed};
+use landfall::store::{balances, cursors, movements, sponsors, unattributed};
 use landfall_chain::{Address, AssetId, AssetTransfer, Fee, Rejected, SenderRule, TxId, TxLife, TxRef, U256, Verdict};
 
 use super::cast::{CHAIN, NOW, OTHER_CHAIN, address, block, connect, deposit, write};
@@ -71,6 +71,8 @@ async fn what_came_counts_in_canonical_blocks_and_what_is_in_no_ledger_left_by_n
         (3, arrives(address(SPONSOR), 7, token, Verdict::OwnGasTopup)),
     ];
     write(&store, async |tx| {
+        sponsors::add(tx, CHAIN, false, NOW).await.unwrap();
+        assert!(sponsors::derived(tx, CHAIN, (0, &address(SPONSOR)), (1, 0)).await.unwrap());
         for (tag, (number, rejected)) in (1_u8..).zip(&came) {
             let (at, leg) = (block(*number, 1).header.block, deposit(tag).leg_hash);
             unattributed::insert(tx, CHAIN, &at, &leg, rejected).await.unwrap();
