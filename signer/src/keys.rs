@@ -34,7 +34,7 @@ pub(crate) struct Keys {
 
 /// Who has the keys of sponsors.
 enum Sponsors {
-    Derived(Root),
+    Derived(Box<Root>),
     Token(Token),
 }
 
@@ -66,7 +66,7 @@ pub(crate) enum KeyError {
 
 impl Keys {
     pub(crate) fn new(wallets: &Words, sponsors: &Words) -> Self {
-        Keys { wallets: Root::new(wallets), sponsors: Sponsors::Derived(Root::new(sponsors)) }
+        Keys { wallets: Root::new(wallets), sponsors: Sponsors::Derived(Box::new(Root::new(sponsors))) }
     }
 
     /// The same wallets; the keys of sponsors are those of a token.
@@ -135,7 +135,7 @@ impl Keys {
         check(path)?;
         match (path.seed, &self.sponsors) {
             (Seed::Wallets, _) => Ok(&self.wallets),
-            (Seed::Sponsors, Sponsors::Derived(root)) => Ok(root),
+            (Seed::Sponsors, Sponsors::Derived(root)) => Ok(root.as_ref()),
             (Seed::Sponsors, Sponsors::Token(_)) => Err(KeyError::InToken(*path)),
         }
     }

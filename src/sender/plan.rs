@@ -20,12 +20,12 @@ use crate::sender::fees::Offer;
 use crate::sender::load::Load;
 use crate::sender::means::Bounds;
 use crate::sender::open::{Open, OpenTransfer};
-use crate::sender::sponsors::{Held, Ready, Sponsors};
+use crate::sender::sponsors::{Held, LastNonces, Ready, Sponsors};
 use crate::sender::{Resting, SendError, Sender};
 use crate::store::attempts::{self, Attempt};
-use crate::store::authorizations;
 use crate::store::clearings::Clearing;
 use crate::store::refills::Refilling;
+use crate::store::{StoreError, Tx, authorizations};
 use crate::time::{Clock, Timestamp};
 use crate::transfer::{Obstacle, SponsorState, TransferId};
 
@@ -137,11 +137,7 @@ impl<C: PayingChain> Sender<C> {
                 Due::Fill(sponsor, nonce) => Some((sponsor, nonce)).filter(|place| !held.contains(place)),
             };
             let (Some(place), id) = (place, load.id()) else { continue };
-            let is_new = last.get(&place.0).is_some_and(|last| last.is_none_or(|last| last < place.1));
-            let newest = match is_new {
-                true => None,
-                false => attempts::newest(&mut tx, self.network.chain, &place.0, place.1).await?,
-            };
+            let newest = self.newest_at(&mut tx, place, &last).await?;
             let is_raise = matches!(due, Due::Raise(..));
             let offered = offer(newest, market, (bounds.most(), is_raise)).filter(|(_, offer)| offer.max_fee > 0);
             let Some((nth, Offer { max_fee, tip })) = offered else {
@@ -188,6 +184,19 @@ impl<C: PayingChain> Sender<C> {
         }
         self.commit(tx, now).await?;
         Ok(planned)
+    }
+
+    /// The last attempt at a nonce: its number, and what it offers. What is behind the `last` nonces has none.
+    async fn newest_at(
+        &self,
+        tx: &mut Tx,
+        (sponsor, nonce): (Address, u64),
+        last: &LastNonces,
+    ) -> Result<Option<(u32, u128, u128)>, StoreError> {
+        if last.get(&sponsor).is_some_and(|last| last.is_none_or(|last| last < nonce)) {
+            return Ok(None);
+        }
+        attempts::newest(tx, self.network.chain, &sponsor, nonce).await
     }
 
     /// Why nothing may be signed for it now. At a nonce that others wait behind it is tried all the same, with less.
