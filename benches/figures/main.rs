@@ -4,7 +4,7 @@
 //! alone. Figures that depend on the machine are reported as ratios of things measured in one run.
 //! `LANDFALL_BENCH=small` ends within some minutes in a debug build and shows that everything works;
 //! `LANDFALL_BENCH=full` watches 10,000,000 addresses. Names after `--` choose sections: `cargo bench --bench figures
-//! -- requests logs receipts memory head solana delivery api signing sending on_record`. It judges nothing: a missed goal is for
+//! -- requests logs receipts memory head solana delivery api signing sending record`. It judges nothing: a missed goal is for
 //! the reader to see.
 
 mod api;
@@ -18,10 +18,10 @@ mod hooks;
 mod logs;
 mod memory;
 mod node;
-mod on_record;
 mod past;
 mod process;
 mod receipts;
+mod record;
 mod requests;
 mod sending;
 mod signing;
@@ -88,17 +88,8 @@ fn main() -> anyhow::Result<()> {
     let size = Size::of_environment()?;
     if words.is_empty() {
         words = [
-            "requests",
-            "logs",
-            "receipts",
-            "memory",
-            "head",
-            "solana",
-            "delivery",
-            "api",
-            "signing",
-            "sending",
-            "on_record",
+            "requests", "logs", "receipts", "memory", "head", "solana", "delivery", "api", "signing", "sending",
+            "record",
         ]
         .map(str::to_owned)
         .into();
@@ -121,7 +112,7 @@ fn main() -> anyhow::Result<()> {
             "delivery" => runtime.block_on(delivery::measure(size))?,
             "signing" => runtime.block_on(signing::measure(size))?,
             "sending" => runtime.block_on(sending::measure(size))?,
-            "on_record" => runtime.block_on(on_record::measure(size))?,
+            "record" => runtime.block_on(record::measure(size))?,
             other => anyhow::bail!("there is no section {other:?}"),
         }
     }
