@@ -168,12 +168,16 @@ impl<C: PayingChain> Sender<C> {
             let attempts = carried.iter().flat_map(|of| of.attempts());
             attempts.filter(|attempt| Some(attempt.sponsor) == sponsor.address && !is_old(attempt)).count()
         };
+        let is_at = |sponsor: &&Sponsor, address: &Address| sponsor.address.as_ref() == Some(address);
+        let active: Vec<Address> =
+            known.iter().filter(|of| of.state == SponsorState::Active).filter_map(|of| of.address).collect();
         let ready: Vec<Sponsor> = known.into_iter().filter(is_ready).collect();
-        let ready_of = |address: &Address| ready.iter().find(|sponsor| sponsor.address.as_ref() == Some(address));
         let mut with_sponsor: Vec<Due<'o>> = Vec::new();
         for of in &due {
             if let Load::Refill(Refilling { treasury, recipient, .. }) = of
-                && let Some((treasury, _)) = ready_of(treasury).zip(ready_of(recipient))
+                // It rests because it is poor: that is what ends by this.
+                && active.contains(recipient)
+                && let Some(treasury) = ready.iter().find(|sponsor| is_at(sponsor, treasury))
             {
                 with_sponsor.push((*of, treasury.clone()));
             }

@@ -142,6 +142,9 @@ impl<C: PayingChain> Sender<C> {
                 return Ok(Some(what.to_owned()));
             }
         }
+        if of.transfer.is_by_delegate() && self.network.delegates.len() > 1 && finalized.is_none() {
+            return Ok(Some("no final block is known yet that shows what other delegates have paid".to_owned()));
+        }
         match self.intent(&of.transfer, of.next_deadline_secs(now)).zip(finalized) {
             Some((intent, (at, _))) => self.unknown_past(of, &intent, &at).await,
             None => Ok(None),

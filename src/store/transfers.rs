@@ -219,7 +219,7 @@ pub async fn is_sweep(
     Ok(!fetch_all!(connection, (i32,), IS_SWEEP, chain.name(), id.as_bytes(), to, amount)?.is_empty())
 }
 
-/// How often reorgs took back each transfer of the chain that is SUBMITTED.
+/// How often reorgs took back each transfer of the chain that is not terminal.
 pub async fn displaced(connection: &mut impl Connection, chain: Chain) -> Result<Vec<(TransferId, usize)>, StoreError> {
     let rows = fetch_all!(connection, (String, i64), DISPLACED, chain.name(), Evidence::Displaced.name())?;
     let times = |(id, times): (String, i64)| Ok((parsed("transfer id", &id)?, uint("number of displacements", times)?));

@@ -479,6 +479,8 @@ fn send(reported: &mut Output) {
         (&["sponsor", "release", "0"], 2),
         (&["sender", "halt"], 0),
         (&["sender", "resume"], 0),
+        // It pays already.
+        (&["sender", "delegate", "--set", "metamask"], 0),
         // There is no signer.
         (&["sender", "recover"], 2),
     ] {

@@ -62,7 +62,7 @@ pub(crate) struct Held {
 }
 
 impl Token {
-    /// Loads the module, and opens its token.
+    /// Loads the module, and opens its token. One that does not answer is opened when it does.
     ///
     /// # Errors
     /// There is no such module or token, or the PIN is wrong.
@@ -73,8 +73,13 @@ impl Token {
             Ok(()) | Err(Error::Pkcs11(RvError::CryptokiAlreadyInitialized, _)) => {}
             Err(error) => return Err(unusable(error)),
         }
-        let session = connect(&module, &place)?;
-        Ok(Token(Arc::new(Inner { place, module, link: Mutex::new(Link::Open(session)) })))
+        let link = match connect(&module, &place) {
+            Ok(session) => Link::Open(session),
+            // Whatever else runs with it must not wait for it: it is asked again at the next request.
+            Err(TokenError::Away { .. }) => Link::Closed,
+            Err(error) => return Err(error),
+        };
+        Ok(Token(Arc::new(Inner { place, module, link: Mutex::new(link) })))
     }
 
     /// The key of a path.

@@ -8,7 +8,7 @@
 //!   asked differs.
 //! - Gas and prices are integers. No constant stands for the gas that something needs.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use futures_util::future::BoxFuture;
 use landfall_chain::{
@@ -149,16 +149,7 @@ impl PayingChain for EvmSource {
     }
 
     async fn has_code(&self, address: &Address, at: &BlockRef) -> Result<bool, SourceError> {
-        evm(address).map_err(wrong(self.pool()))?;
-        let call = Call { method: CODE, params: json!([address.to_string(), by_hash(at)]) };
-        let asked = ("whether a sponsor has code", [CODE].as_slice(), &call);
-        let has_code = agreed(self.pool(), at, asked, |endpoint, answer| {
-            let data: Data<'_> = endpoint.parse(CODE, answer)?;
-            let mut code = Vec::new();
-            data.append_to(&mut code);
-            Ok(!code.is_empty())
-        });
-        Ok(has_code.await?)
+        Ok(has_code(self.pool(), address, at).await?)
     }
 
     async fn owned(&self, address: &Address) -> Result<U256, SourceError> {
@@ -375,16 +366,64 @@ async fn is_used(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<bool, Ev
             (&[STORAGE], Call { method: STORAGE, params: json!([contract, slot, by_hash(at)]) })
         }
     };
-    agreed(pool, at, ("whether an intent was used", methods, &call), |endpoint, answer| {
+    let state = agreed(pool, at, ("whether an intent was used", methods, &call), |endpoint, answer| {
         let word: Data<'_> = endpoint.parse(call.method, answer)?;
         match word.to_array::<32>() {
-            Some(word) if word == number_word(0) => Ok(false),
-            Some(word) if word == number_word(1) => Ok(true),
+            Some(word) if word == number_word(0) => Ok(KeyState::Unused),
+            Some(word) if word == number_word(1) => Ok(KeyState::Used),
+            None if word.to_array::<0>().is_some() && matches!(intent.route, Route::Delegate(_)) => {
+                Ok(KeyState::Silent)
+            }
             // Such a word is no answer of a contract that keeps intents.
             Some(_) | None => Err(endpoint.unusable(call.method, "whether a key is used is neither true nor false")),
         }
+    });
+    match state.await? {
+        KeyState::Used => Ok(true),
+        KeyState::Unused => Ok(false),
+        // A chain may lack a delegate that is listed. Nothing was ever used at an address without code.
+        KeyState::Silent => {
+            let UsedAt::Call((contract, _)) = used_at(intent).map_err(wrong(pool))? else { return Ok(false) };
+            if has_code(pool, &Address::Evm(contract), at).await? {
+                let (what, reports) = ("whether an intent was used", "a contract with code answers nothing".to_owned());
+                let (chain, agree, missing) = (pool.chain(), pool.must_agree(), String::new());
+                return Err(EvmError::Unagreed { chain, what, block: *at, agree, reports, missing });
+            }
+            Ok(false)
+        }
+    }
+}
+
+/// Whether there is code at the address after the block `at`.
+async fn has_code(pool: &Pool, address: &Address, at: &BlockRef) -> Result<bool, EvmError> {
+    evm(address).map_err(wrong(pool))?;
+    let call = Call { method: CODE, params: json!([address.to_string(), by_hash(at)]) };
+    agreed(pool, at, ("whether an address has code", &[CODE], &call), |endpoint, answer| {
+        let data: Data<'_> = endpoint.parse(CODE, answer)?;
+        let mut code = Vec::new();
+        data.append_to(&mut code);
+        Ok(!code.is_empty())
     })
     .await
+}
+
+/// What a contract reports of a key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KeyState {
+    Used,
+    Unused,
+    /// It answers nothing, as an address without code.
+    Silent,
+}
+
+impl fmt::Display for KeyState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeyState::Used => "true",
+            KeyState::Unused => "false",
+            KeyState::Silent => "nothing",
+        })
+    }
 }
 
 /// What as many endpoints as must agree answer to `call`, at the block `at`. If anybody who was asked differs, it is an

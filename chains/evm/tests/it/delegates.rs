@@ -428,3 +428,24 @@ async fn whether_an_id_was_used_is_asked_of_its_enforcer() {
         assert_eq!(source.is_used(&intent(), &at).await.unwrap(), expected);
     }
 }
+
+#[tokio::test]
+async fn a_delegate_that_a_chain_lacks_has_used_no_id_and_one_with_code_that_answers_nothing_is_no_evidence() {
+    let (live, source) = one().await;
+    let ledger = mint::chain(1, (1..=30).map(|nonce| vec![Tx { nonce, value: 1, ..Tx::default() }]).collect());
+    let at = Ledger::of(ledger).up_to(30, Some(20)).reference(20);
+    for (code, expected) in [("0x", Some(false)), ("0x00", None)] {
+        live.lie(move |method, params| {
+            let [_, _, ids, ..] = contracts();
+            match method {
+                "eth_call" => Some(Ok(json!("0x"))),
+                "eth_getCode" => {
+                    assert_eq!(params[0], json!(ids.to_string()));
+                    Some(Ok(json!(code)))
+                }
+                _ => None,
+            }
+        });
+        assert_eq!(source.is_used(&intent(), &at).await.ok(), expected, "{code}");
+    }
+}
