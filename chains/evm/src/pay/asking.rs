@@ -381,7 +381,7 @@ async fn is_used(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<bool, Ev
     match state.await? {
         KeyState::Used => Ok(true),
         KeyState::Unused => Ok(false),
-        // A chain may lack a delegate that is listed. Nothing was ever used at an address without code.
+        // A listed delegate may be missing on a chain. Nothing was ever used at an address without code.
         KeyState::Silent => {
             let UsedAt::Call((contract, _)) = used_at(intent).map_err(wrong(pool))? else { return Ok(false) };
             if has_code(pool, &Address::Evm(contract), at).await? {
