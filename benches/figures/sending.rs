@@ -90,10 +90,6 @@ async fn on(url: &str, engine: &str, raw: f64, size: Size) -> anyhow::Result<()>
     let times = bench.ask_for(count, None).await?;
     let (accepted, polls) = (begun.elapsed(), bench.until_paid(count).await?);
     let took = begun.elapsed();
-    // They are open until their blocks are final.
-    let before_open = bench.used()?;
-    tokio::time::sleep(size.pick(IDLE / 5, IDLE, IDLE)).await;
-    let open = bench.used()?.less(&before_open);
     bench.until_confirmed().await?;
     let mut used = bench.used()?.less(&before);
     // Not the service asked for these.
@@ -106,12 +102,6 @@ async fn on(url: &str, engine: &str, raw: f64, size: Size) -> anyhow::Result<()>
     println!("  POST, {CALLERS} at a time: p50 {p50:.1} ms, p99 {p99:.1} ms (no goal)");
     let per = (used.calls() - idle.calls() / float(idle.blocks)? * float(used.blocks)?) / float(count)?;
     println!("  calls of the node for each transfer: {per:.2} (goal <= 4)");
-    let of_block = |used: &Used| Ok::<_, anyhow::Error>(ratio(used.calls(), float(used.blocks)?));
-    println!(
-        "  calls in each block: {:.1} with none open, {:.1} with {count} open",
-        of_block(&idle)?,
-        of_block(&open)?
-    );
     for (method, calls) in &used.by_method {
         let of_block = ratio(float(*idle.by_method.get(method).unwrap_or(&0))?, float(idle.blocks)?);
         let each = ratio(float(*calls)?, float(count)?);
