@@ -38,7 +38,7 @@ use chain::Followed;
 use workers::Workers;
 
 pub use any_chain::AnyChain;
-pub use chain::{source, watcher};
+pub use chain::{follower, source};
 pub use cluster::note_on;
 pub use doctor::examine;
 pub use network::network;

@@ -18,7 +18,7 @@ use landfall::registry;
 use landfall::store::Db;
 use landfall::store::cursors::Cursor;
 use landfall::time::{Clock, Pulse};
-use landfall::watcher::{Backfill, BalanceWatch, Job, Scope, Settings, Start, Watcher};
+use landfall::watcher::{Backfill, BalanceWatch, Follower, Job, Scope, Settings, Start};
 use landfall_chain::{Address, AssetId, Network, ReadProof};
 use landfall_cluster::{Finality, Ledger, Node, Tx};
 use landfall_solana::{EndpointUrl, HOLDINGS_PAUSE, Options, POLL, SolanaSource};
@@ -188,11 +188,11 @@ async fn reached(db: &Db) -> anyhow::Result<u64> {
     Ok(Cursor::load(&mut db.read().await?, CHAIN).await?.at.map_or(0, |at| at.number))
 }
 
-fn watcher(url: Url, db: &Db, poll: Duration) -> anyhow::Result<Watcher<Arc<SolanaSource>>> {
+fn watcher(url: Url, db: &Db, poll: Duration) -> anyhow::Result<Follower<Arc<SolanaSource>>> {
     watcher_of(vec![url], db, poll)
 }
 
-fn watcher_of(urls: Vec<Url>, db: &Db, poll: Duration) -> anyhow::Result<Watcher<Arc<SolanaSource>>> {
+fn watcher_of(urls: Vec<Url>, db: &Db, poll: Duration) -> anyhow::Result<Follower<Arc<SolanaSource>>> {
     watcher_over(source(urls, poll)?, db, poll)
 }
 
@@ -214,7 +214,7 @@ fn balances(source: Arc<SolanaSource>, db: &Db) -> anyhow::Result<BalanceWatch<A
     Ok(BalanceWatch::new(source, db.clone(), &network, most, "figures".to_owned()).pausing(HOLDINGS_PAUSE))
 }
 
-fn watcher_over(source: Arc<SolanaSource>, db: &Db, poll: Duration) -> anyhow::Result<Watcher<Arc<SolanaSource>>> {
+fn watcher_over(source: Arc<SolanaSource>, db: &Db, poll: Duration) -> anyhow::Result<Follower<Arc<SolanaSource>>> {
     let network = network()?;
     let settings = Settings {
         start: Start::Number(FIRST_SLOT + 1),
@@ -225,5 +225,5 @@ fn watcher_over(source: Arc<SolanaSource>, db: &Db, poll: Duration) -> anyhow::R
         block_stall: None,
     };
     let endpoints = source.endpoints();
-    Ok(Watcher::new(source, endpoints, db.clone(), network, settings))
+    Ok(Follower::new(source, endpoints, db.clone(), network, settings))
 }

@@ -2,7 +2,7 @@
 //! many addresses are watched.
 
 use landfall::time::Clock;
-use landfall::watcher::{TraceLane, Watcher};
+use landfall::watcher::{Follower, TraceLane};
 use landfall_chain::{Native, NativeSource, ReadProof};
 use landfall_evm::EvmSource;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ struct Done {
 struct Driven {
     /// Two of the same chain.
     nodes: [Node; 2],
-    watcher: Watcher<Arc<EvmSource>>,
+    watcher: Follower<Arc<EvmSource>>,
     lane: Option<TraceLane<Arc<EvmSource>>>,
     clock: Clock,
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use landfall::time::Clock;
-use landfall::watcher::{Settings, Start, Watcher};
+use landfall::watcher::{Follower, Settings, Start};
 use landfall_chain::{
     AssetTransfer, Block, BlockHash, BlockRef, BlockSource, Chain, Endpoints, Fate, Header, Legs, Payer, Read,
     ReadProof, SourceError, Tip, TxRef,
@@ -99,7 +99,7 @@ pub(crate) async fn load(words: &[String]) -> anyhow::Result<()> {
         finality_stall: None,
         block_stall: None,
     };
-    let mut watcher = Watcher::new(Arc::clone(&source), endpoints, db, network, settings);
+    let mut watcher = Follower::new(Arc::clone(&source), endpoints, db, network, settings);
     let few = connect(&mut watcher, &source).await?;
     println!("{few} {} {}", process::resident(std::process::id())?, process::resident_peak(std::process::id())?);
     std::io::stdin().lock().read_line(&mut String::new())?;
@@ -111,7 +111,7 @@ pub(crate) async fn load(words: &[String]) -> anyhow::Result<()> {
 }
 
 /// Milliseconds of processor time for each of [`BLOCKS`] more blocks, without what the source takes to show them.
-async fn connect(watcher: &mut Watcher<Arc<Made>>, source: &Made) -> anyhow::Result<f64> {
+async fn connect(watcher: &mut Follower<Arc<Made>>, source: &Made) -> anyhow::Result<f64> {
     let clock = Clock::system();
     watcher.tick(clock.now()).await?;
     let first = source.latest.fetch_add(BLOCKS, Ordering::Relaxed) + 1;

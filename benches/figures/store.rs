@@ -5,7 +5,7 @@ use landfall::account::{AccountType, NewAccount};
 use landfall::registry;
 use landfall::store::{Connection, Db, Engine, StoreUrl, Tx};
 use landfall::time::Timestamp;
-use landfall::watcher::{Settings, Start, Watcher};
+use landfall::watcher::{Follower, Settings, Start};
 use landfall_chain::{Address, Chain, Family, Network, ReadProof};
 use landfall_evm::EvmSource;
 use std::path::{Path, PathBuf};
@@ -122,11 +122,11 @@ pub(crate) fn watcher(
     urls: &[Url],
     db: &Db,
     proof: ReadProof,
-) -> anyhow::Result<Watcher<Arc<EvmSource>>> {
+) -> anyhow::Result<Follower<Arc<EvmSource>>> {
     let source = EvmSource::new(network.clone(), urls)?;
     let endpoints = source.endpoints();
     let failed_grace = Duration::from_secs(3_600);
     let settings =
         Settings { start: Start::Number(1), proof, poll: POLL, failed_grace, finality_stall: None, block_stall: None };
-    Ok(Watcher::new(Arc::new(source), endpoints, db.clone(), network.clone(), settings))
+    Ok(Follower::new(Arc::new(source), endpoints, db.clone(), network.clone(), settings))
 }

@@ -19,7 +19,7 @@ use crate::random;
 use crate::sender::Sender;
 use crate::store::{Db, OpenError};
 use crate::time::Clock;
-use crate::watcher::{AssetWatch, BalanceWatch, Watcher, not_traced};
+use crate::watcher::{AssetWatch, BalanceWatch, Follower, not_traced};
 
 /// A chain that is to be followed.
 pub(super) struct Followed<'c> {
@@ -75,19 +75,19 @@ impl<'c> Followed<'c> {
             workers.spawn_turning(format!("{chain} sender"), |clock, pulse, stop| sender.run(clock, pulse, stop));
         }
         let settings = network::settings(&network, config);
-        let watcher = Watcher::new(source, endpoints, db.clone(), network.clone(), settings)
+        let follower = Follower::new(source, endpoints, db.clone(), network.clone(), settings)
             .woken_by(wake_up)
             .with_agree(move |agree| door.override_agree(agree.and_then(|agree| usize::try_from(agree).ok())));
-        let lane = match watcher.trace_lane() {
+        let lane = match follower.trace_lane() {
             Some(lane) => Some(lane),
-            None => not_traced(db, &network).await.map_err(OpenError::Store)?.then(|| watcher.leftover_lane()),
+            None => not_traced(db, &network).await.map_err(OpenError::Store)?.then(|| follower.leftover_lane()),
         };
         if let Some(lane) = lane {
             workers.spawn_turning(format!("{chain} traces"), |clock, pulse, stop| {
                 lane.run(clock, random::number, pulse, stop)
             });
         }
-        workers.spawn_turning(chain, |clock, pulse, stop| watcher.run(clock, random::number, pulse, stop));
+        workers.spawn_turning(chain, |clock, pulse, stop| follower.run(clock, random::number, pulse, stop));
         Ok(())
     }
 }
@@ -112,11 +112,11 @@ pub fn source(chain: Chain, config: &ChainConfig) -> Result<(AnyChain, Network),
     Ok((source, network))
 }
 
-/// A watcher of one chain that is not running, for commands that read past blocks.
+/// A follower of one chain that is not running, for commands that read past blocks.
 ///
 /// # Errors
 /// When the chain is not configured or cannot be read at all.
-pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<Arc<AnyChain>>, StartError> {
+pub async fn follower(config: &Config, chain: Chain, db: Db) -> Result<Follower<Arc<AnyChain>>, StartError> {
     let config = config.chain(chain)?;
     let (source, network) = source(chain, config)?;
     check(&source, chain).await?;
@@ -124,7 +124,7 @@ pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<Ar
     let source = Arc::new(source);
     let mut assets = AssetWatch::new(Arc::clone(&source), db.clone(), &network);
     assets.ask_unknown(Clock::system().now()).await.map_err(OpenError::Store)?;
-    Ok(Watcher::new(source, endpoints, db, network, settings))
+    Ok(Follower::new(source, endpoints, db, network, settings))
 }
 
 /// If a node serves another chain, the start ends. If a node does not answer, the watcher waits for it. A chain that

@@ -243,8 +243,8 @@ impl BackfillArgs {
             }
         };
         let job = Job { from: from.unwrap_or_default(), to, proof, scope, dry_run };
-        let watcher = app::watcher(&load(config)?, chain, existing(config).await?).await?;
-        let mut backfill = Backfill::begin(watcher, job).await?;
+        let follower = app::follower(&load(config)?, chain, existing(config).await?).await?;
+        let mut backfill = Backfill::begin(follower, job).await?;
         report_of_cut(chain, to, backfill.progress().until);
         if to.is_none() && chain.family() == Family::Evm {
             let until = backfill.progress().until;
@@ -290,8 +290,8 @@ impl BackfillArgs {
 impl RescanArgs {
     pub(super) async fn run(self, config: &Path) -> anyhow::Result<ExitCode> {
         let RescanArgs { chain, from, to, json, repair } = self;
-        let watcher = app::watcher(&load(config)?, chain, existing(config).await?).await?;
-        let mut comparing = Comparing { rescan: Rescan::begin(watcher, from, to, repair).await?, json };
+        let follower = app::follower(&load(config)?, chain, existing(config).await?).await?;
+        let mut comparing = Comparing { rescan: Rescan::begin(follower, from, to, repair).await?, json };
         report_of_cut(chain, Some(to), comparing.progress().until);
         let done = drive(&mut comparing, &Clock::system()).await?;
         let (progress, next) = (comparing.progress(), comparing.rescan.next());

@@ -94,7 +94,7 @@ pub enum Start {
 }
 
 #[derive(Debug)]
-pub struct Watcher<S> {
+pub struct Follower<S> {
     books: Books<S>,
     endpoints: Endpoints,
     settings: Settings,
@@ -140,12 +140,12 @@ pub struct Ticked {
     pub tip: Option<Tip>,
 }
 
-impl<S: BlockSource> Watcher<S> {
+impl<S: BlockSource> Follower<S> {
     pub fn new(source: S, endpoints: Endpoints, db: Db, network: Network, settings: Settings) -> Self {
         let stall_after = settings.finality_stall.unwrap_or_else(|| follow::alarms::stall_after(&network));
         let alarms = Alarms::new(stall_after, settings.block_stall);
         let (read_width, agree) = (read::READ_BLOCKS_MAX, AgreeDoor(Box::new(|_| ())));
-        Watcher {
+        Follower {
             books: Books::new(source, db, network),
             endpoints,
             settings,
@@ -342,7 +342,7 @@ impl<S: BlockSource> Watcher<S> {
 }
 
 /// Source, store, network and watch list are the watcher's own.
-impl<S> Deref for Watcher<S> {
+impl<S> Deref for Follower<S> {
     type Target = Books<S>;
 
     fn deref(&self) -> &Books<S> {

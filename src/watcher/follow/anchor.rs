@@ -8,13 +8,13 @@ use tracing::info;
 
 use crate::store::cursors::{self, Cursor};
 use crate::store::native_settings;
-use crate::watcher::{Start, TickError, Watcher};
+use crate::watcher::{Follower, Start, TickError};
 
 /// How many numbers one read for the anchor covers, and how many such reads a tick makes.
 const ANCHOR_READ: u64 = 256;
 const ANCHOR_READS_MAX: usize = 16;
 
-impl<S: BlockSource> Watcher<S> {
+impl<S: BlockSource> Follower<S> {
     pub(in crate::watcher) async fn anchor(&mut self, tip: &Tip) -> Result<BlockRef, TickError> {
         let number = match self.settings.start {
             Start::Finalized => tip.finalized.map(|finalized| finalized.number).ok_or_else(|| {

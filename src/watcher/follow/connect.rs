@@ -20,12 +20,12 @@ use crate::watcher::books::senders::{self, Senders};
 use crate::watcher::follow::native_setting::require_setting;
 use crate::watcher::read::{FINAL_BLOCKS_KEPT, READ_BLOCKS_MAX, READS_AHEAD_MAX, TICK_BLOCKS_MAX, linked, ranges};
 use crate::watcher::settle::reported_blocks::ReportedBlocks;
-use crate::watcher::{TickError, Ticked, Watcher};
+use crate::watcher::{Follower, TickError, Ticked};
 
 /// How far back each transaction looks for blocks to forget: more than it ever adds.
 const PRUNE_WINDOW: u64 = 4_096;
 
-impl<S: BlockSource> Watcher<S> {
+impl<S: BlockSource> Follower<S> {
     /// Connects what comes after `at`, as far as the source has it and a tick goes. If the first block does not stand
     /// on `at`, that is a reorg, which the caller undoes.
     pub(in crate::watcher) async fn connect(
@@ -35,7 +35,7 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Connected, TickError> {
-        let Watcher { books, endpoints, payers, reported, read_width, settings, absent, .. } = self;
+        let Follower { books, endpoints, payers, reported, read_width, settings, absent, .. } = self;
         let source = &books.source;
         let mut writer = Writer { books, endpoints, payers, reported };
         let read = Read { proof: settings.proof, ..Read::FULL };

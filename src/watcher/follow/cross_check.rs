@@ -16,12 +16,12 @@ use crate::overrides::Overrides;
 use crate::store::StoreError;
 use crate::store::cursors::{self, Cursor};
 use crate::watcher::read::FINAL_BLOCKS_KEPT;
-use crate::watcher::{TickError, Watcher};
+use crate::watcher::{Follower, TickError};
 
 /// How many blocks one check covers at most; a tick connects fewer.
 const LOOK_BLOCKS_MAX: u32 = 1_024;
 
-impl<S: BlockSource> Watcher<S> {
+impl<S: BlockSource> Follower<S> {
     /// The lowest number, up to the final block, at which endpoints agree on something else than our record has; `None`
     /// if nothing differs.
     pub(in crate::watcher) async fn cross_check(

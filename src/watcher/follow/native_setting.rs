@@ -16,9 +16,9 @@ use crate::incident::{Incident, IncidentKind};
 use crate::store::cursors::Cursor;
 use crate::store::{Tx, incidents, native_settings};
 use crate::time::Timestamp;
-use crate::watcher::{TickError, Watcher};
+use crate::watcher::{Follower, TickError};
 
-impl<S: BlockSource> Watcher<S> {
+impl<S: BlockSource> Follower<S> {
     /// Records with which setting the blocks above the cursor are followed, if it is a new one.
     pub(in crate::watcher) async fn note_native(&self, now: Timestamp) -> Result<(), TickError> {
         let (chain, native) = (self.chain(), self.network.native);

@@ -17,7 +17,7 @@ use crate::time::Timestamp;
 use crate::watcher::read::FINAL_BLOCKS_KEPT;
 use crate::watcher::settle::over_credit;
 use crate::watcher::settle::verdict::audited;
-use crate::watcher::{Replaced, TickError, Ticked, Watcher};
+use crate::watcher::{Follower, Replaced, TickError, Ticked};
 
 /// How many headers the first read backwards covers; each further one covers four times as many, up to the maximum.
 const LOOK_BACK: u64 = 16;
@@ -33,7 +33,7 @@ struct Guard {
     confirmed: u64,
 }
 
-impl<S: BlockSource> Watcher<S> {
+impl<S: BlockSource> Follower<S> {
     /// Whether the source's tip contradicts our chain. A tip below our cursor whose hash is ours is an endpoint that
     /// lags, no reorg. A fork that shows only at the next block's parent is found by `connect`.
     pub(in crate::watcher) async fn is_off_chain(&self, at: &BlockRef, tip: &Tip) -> Result<bool, TickError> {

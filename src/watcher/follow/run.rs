@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use crate::store::StoreError;
 use crate::time::{Clock, Pulse};
 use crate::watcher::follow::status;
-use crate::watcher::{HEARTBEAT, RETRY_MAX, TickError, Watcher};
+use crate::watcher::{Follower, HEARTBEAT, RETRY_MAX, TickError};
 
 /// How often a halted chain checks whether it is resumed, and reports that it is alive.
 const LOOK_FOR_RESUMPTION: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ pub(in crate::watcher) const TICK_TIME_MAX: Duration = Duration::from_secs(600);
 /// However long a tick took, this part of the poll is waited for after it.
 const REST_PART: u32 = 4;
 
-impl<S: BlockSource> Watcher<S> {
+impl<S: BlockSource> Follower<S> {
     /// Ticks until `stop`, which may come at any await of a tick. After a permanent error the chain is halted: it
     /// reports this and waits for a person.
     pub async fn run(mut self, clock: Clock, random: fn() -> u64, pulse: Pulse, stop: CancellationToken) {

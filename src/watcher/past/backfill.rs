@@ -27,7 +27,7 @@ use crate::watcher::books::Books;
 use crate::watcher::past::final_range::{Full, Hit, Past};
 use crate::watcher::past::{Progress, Span, first_read};
 use crate::watcher::read::Window;
-use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
+use crate::watcher::{BackfillError, Follower, TickError, TraceLane};
 
 /// How many of the blocks that a search named are read in one step.
 const STEP_HITS_MAX: usize = 100;
@@ -92,9 +92,9 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
     ///
     /// # Errors
     /// See [`BackfillError`].
-    pub async fn begin(watcher: Watcher<S>, mut job: Job) -> Result<Self, BackfillError> {
-        let lane = watcher.trace_lane();
-        let books = watcher.books;
+    pub async fn begin(follower: Follower<S>, mut job: Job) -> Result<Self, BackfillError> {
+        let lane = follower.trace_lane();
+        let books = follower.books;
         let (chain, search) = (books.chain(), books.source.search());
         let reach = match job.to {
             Some(to) => books.check_range(job.from, to).await?,

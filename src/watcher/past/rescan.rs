@@ -25,7 +25,7 @@ use crate::watcher::books::replace_record::is_weaker;
 use crate::watcher::past::final_range::Past;
 use crate::watcher::past::{Progress, Span, first_read};
 use crate::watcher::read::Window;
-use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
+use crate::watcher::{BackfillError, Follower, TickError, TraceLane};
 
 /// Where chain and record differ.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,9 +66,9 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
     ///
     /// # Errors
     /// See [`BackfillError`].
-    pub async fn begin(watcher: Watcher<S>, from: u64, to: u64, repair: bool) -> Result<Self, BackfillError> {
-        let lane = watcher.trace_lane();
-        let books = watcher.books;
+    pub async fn begin(follower: Follower<S>, from: u64, to: u64, repair: bool) -> Result<Self, BackfillError> {
+        let lane = follower.trace_lane();
+        let books = follower.books;
         let until = books.check_range(from, to).await?;
         if repair {
             books.check_not_halted().await?;

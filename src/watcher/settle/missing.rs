@@ -15,7 +15,7 @@ use crate::store::deposits::{self, Missing};
 use crate::time::Timestamp;
 use crate::watcher::books::leg::shows;
 use crate::watcher::settle::verdict::{Case, Settled, Verdict, apply};
-use crate::watcher::{TickError, Watcher};
+use crate::watcher::{Follower, TickError};
 
 /// What was found out about the transaction of a missing deposit.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -179,7 +179,7 @@ pub(in crate::watcher) fn unanswered(deposit: &Deposit, why: &str) -> String {
     )
 }
 
-impl<S: BlockSource> Watcher<S> {
+impl<S: BlockSource> Follower<S> {
     /// Looks for `missing` in blocks, and settles it by what is found.
     pub(in crate::watcher) async fn look_for(
         &mut self,

@@ -33,7 +33,7 @@ use crate::watcher::books::replace_record::is_weaker;
 use crate::watcher::books::senders::{self, Senders};
 use crate::watcher::settle::early::{Due, Grant};
 use crate::watcher::settle::verdict::{FinalBy, OfBlock, is_ours};
-use crate::watcher::{TickError, Ticked, Watcher};
+use crate::watcher::{Follower, TickError, Ticked};
 
 /// How many deposits a tick settles at most, in how many blocks, and how many missing ones it looks for.
 const TICK_DEPOSITS_MAX: u32 = 500;
@@ -42,7 +42,7 @@ const TICK_MISSING_MAX: u32 = 10;
 /// How many blocks are read again at once.
 const READS_AHEAD_MAX: usize = 4;
 
-impl<S: BlockSource> Watcher<S> {
+impl<S: BlockSource> Follower<S> {
     pub(in crate::watcher) async fn settle(
         &mut self,
         at: &BlockRef,

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use landfall::deposit::DepositStatus::Confirmed;
 use landfall::store::cursors::Cursor;
 use landfall::time::Timestamp;
-use landfall::watcher::{Backfill, Job, Rescan, Scope, Settings, Start, Watcher};
+use landfall::watcher::{Backfill, Follower, Job, Rescan, Scope, Settings, Start};
 use landfall_chain::{Block, BlockSource, Endpoints, Lane, Network, Read, ReadProof, SourceError, U256};
 use landfall_evm::EvmSource;
 use landfall_node::{Chain, LogLimits, Server, Tx};
@@ -83,10 +83,10 @@ impl OnTheWay for Slow {
     }
 }
 
-fn watcher<S: BlockSource>(source: S, store: &TestStore, network: Network) -> Watcher<S> {
+fn watcher<S: BlockSource>(source: S, store: &TestStore, network: Network) -> Follower<S> {
     let (start, proof, poll) = (Start::Number(1), ReadProof::Full, Duration::from_millis(10));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
-    Watcher::new(source, Endpoints::new(["sim".to_owned()]), store.db.clone(), network, settings)
+    Follower::new(source, Endpoints::new(["sim".to_owned()]), store.db.clone(), network, settings)
 }
 
 fn job(to: u64, proof: ReadProof) -> Job {

@@ -11,7 +11,7 @@ use landfall::account::{AccountType, NewAccount};
 use landfall::registry;
 use landfall::store::Db;
 use landfall::store::cursors::Cursor;
-use landfall::watcher::{Backfill, Job, Scope, Settings, Start, Watcher};
+use landfall::watcher::{Backfill, Follower, Job, Scope, Settings, Start};
 use landfall_chain::{
     AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Header, Payer, Read, ReadProof, SenderRule, SourceError,
 };
@@ -41,13 +41,13 @@ fn watcher(
     world: &World,
     start: u64,
     headers: impl Fn(u64, &RangeInclusive<u64>, Vec<Header>) -> Vec<Header> + Send + Sync + 'static,
-) -> Watcher<Through> {
+) -> Follower<Through> {
     let (start, proof, poll) = (Start::Number(start), ReadProof::Full, Duration::from_millis(10));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let (headers, db) = (Box::new(headers), world.db().clone());
     let changed = Changed { headers, lists: AtomicU64::new(0), db: db.clone(), named: AtomicU64::new(0) };
     let source = Through::new(&world.chain, Arc::new(changed));
-    Watcher::new(source, Endpoints::new(["sim".to_owned()]), db, network(), settings)
+    Follower::new(source, Endpoints::new(["sim".to_owned()]), db, network(), settings)
 }
 
 impl OnTheWay for Changed {

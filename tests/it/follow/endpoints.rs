@@ -11,7 +11,7 @@ use landfall_node::{Chain, Fault, NO_BATCHES, Server, Tx, When};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::follower::{Follower, Mode, network};
+use crate::harness::follower::{Followed, Mode, network};
 
 const FINALITY_DEPTH: u64 = 2;
 const WATCHED: [u8; 20] = [0xa1; 20];
@@ -161,7 +161,7 @@ async fn a_single_endpoint_says_in_status_what_no_other_checks() {
 async fn an_endpoint_that_is_set_back_below_what_was_final_is_no_reorg() {
     let chain = Chain::of(&network(Mode::Receipts), 7);
     chain.set_finality_depth(Some(2 * FINALITY_DEPTH));
-    let mut follower = Follower::new(chain, Mode::Receipts, &[1], vec![Address::Evm(WATCHED)]).await;
+    let mut follower = Followed::new(chain, Mode::Receipts, &[1], vec![Address::Evm(WATCHED)]).await;
     follower.chain.mine(vec![Tx::pay(0, 0, WATCHED.into(), 5)]);
     follower.chain.mine_empty(20);
     follower.rest().await.unwrap();

@@ -16,7 +16,7 @@ use landfall::registry;
 use landfall::store::cursors::Cursor;
 use landfall::store::{audit, incidents, status};
 use landfall::time::{Clock, Pulse};
-use landfall::watcher::{Settings, Start, TickError, Watcher, block_stall};
+use landfall::watcher::{Follower, Settings, Start, TickError, block_stall};
 use landfall_chain::{Address, AssetId, Chain, Endpoints, FinalityRule, Network, ReadProof, SourceError, U256};
 use landfall_sim::{Fault, Lie, SimChain, SimLeg, SimPool, SimTx};
 use tokio_util::sync::CancellationToken;
@@ -559,7 +559,7 @@ fn run_alarmed(world: &World, stop: &CancellationToken) -> impl Future<Output = 
         block_stall: Some(block_stall(&world.network)),
     };
     let endpoints = Endpoints::new(["sim".to_owned()]);
-    let watcher = Watcher::new(world.pool.clone(), endpoints, world.db().clone(), world.network.clone(), settings);
+    let watcher = Follower::new(world.pool.clone(), endpoints, world.db().clone(), world.network.clone(), settings);
     watcher.run(world.clock(), || 0, Pulse::new(CHAIN, world.now()), stop.clone())
 }
 

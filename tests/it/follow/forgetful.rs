@@ -4,24 +4,24 @@
 use landfall_chain::Address;
 use landfall_node::{Chain, Server, Tx};
 
-use crate::harness::follower::{Audit, Follower, Mode, network};
+use crate::harness::follower::{Audit, Followed, Mode, network};
 
 const ALICE: [u8; 20] = [0xa1; 20];
 const CONTRACT: [u8; 20] = [0xc0; 20];
 const FINALITY_DEPTH: u64 = 20;
 const STATE_KEPT: u64 = 4;
 
-async fn follower(seeds: &[u64]) -> Follower {
+async fn follower(seeds: &[u64]) -> Followed {
     let chain = Chain::of(&network(Mode::Traces), 7);
     chain.set_finality_depth(Some(FINALITY_DEPTH));
-    let follower = Follower::new(chain, Mode::Traces, seeds, vec![Address::Evm(ALICE)]).await;
+    let follower = Followed::new(chain, Mode::Traces, seeds, vec![Address::Evm(ALICE)]).await;
     follower.servers.iter().for_each(|server| server.keep_state(STATE_KEPT));
     follower
 }
 
 /// Mines and follows some blocks that pay Alice inside of a transaction each, and then as many as make all of them
 /// final.
-async fn pay_and_finalise(follower: &mut Follower) -> Audit {
+async fn pay_and_finalise(follower: &mut Followed) -> Audit {
     for number in 0..FINALITY_DEPTH + 10 {
         let pays = number < 5;
         let tx = |nonce| Tx::forward(0, nonce, CONTRACT.into(), ALICE.into(), 100 + nonce);

@@ -14,7 +14,7 @@ use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::movements;
 use landfall::time::Timestamp;
-use landfall::watcher::{Backfill, Job, Scope, Settings, Start, TickError, Ticked, Watcher, block_stall};
+use landfall::watcher::{Backfill, Follower, Job, Scope, Settings, Start, TickError, Ticked, block_stall};
 use landfall_chain::{
     Address, AssetId, Chain as Name, EndpointState, EndpointStatus, Endpoints, FinalityRule, Native, NativeSource,
     Network, ReadProof, U256,
@@ -39,7 +39,7 @@ struct Line {
     servers: Vec<Server>,
     store: TestStore,
     endpoints: Endpoints,
-    watcher: Watcher<Arc<EvmSource>>,
+    watcher: Follower<Arc<EvmSource>>,
     network: Network,
     proof: ReadProof,
     now: Timestamp,
@@ -126,14 +126,14 @@ fn watcher(
     store: &TestStore,
     proof: ReadProof,
     start: Start,
-) -> (Watcher<Arc<EvmSource>>, Endpoints) {
+) -> (Follower<Arc<EvmSource>>, Endpoints) {
     let urls: Vec<_> = servers.iter().map(|server| server.url().parse().unwrap()).collect();
     let source = Arc::new(EvmSource::new(network.clone(), &urls).unwrap());
     let endpoints = source.endpoints();
     let poll = Duration::from_millis(10);
     let (finality_stall, block_stall) = (Some(STALL), Some(block_stall(network)));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall, block_stall };
-    (Watcher::new(source, endpoints.clone(), store.db.clone(), network.clone(), settings), endpoints)
+    (Follower::new(source, endpoints.clone(), store.db.clone(), network.clone(), settings), endpoints)
 }
 
 fn chain(seed: u64) -> Chain {

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use landfall::deposit::DepositStatus::{Failed, Pending};
 use landfall::store::cursors::Cursor;
 use landfall::watcher::explain::{ExplainError, explain};
-use landfall::watcher::{Settings, Start, TraceLane, Watcher};
+use landfall::watcher::{Follower, Settings, Start, TraceLane};
 use landfall_chain::{BlockRef, BlockSource, Endpoints, Family, Fate, ReadProof, SourceError, TxId, TxRef};
 use landfall_cluster::{Fault, Ledger as Cluster, When};
 use landfall_evm::EvmSource;
@@ -154,12 +154,12 @@ impl OnTheWay for Silent {
 }
 
 /// A watcher of the world's chain and store, and its lane of the traces, before such endpoints.
-fn before(world: &World, silent: &Arc<AtomicBool>) -> (Watcher<Through>, TraceLane<Through>) {
+fn before(world: &World, silent: &Arc<AtomicBool>) -> (Follower<Through>, TraceLane<Through>) {
     let (start, proof, poll) = (Start::Number(1), ReadProof::Full, Duration::from_millis(10));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let source = Through::new(&world.chain, Arc::new(Silent(Arc::clone(silent))));
     let endpoints = Endpoints::new(["sim".to_owned()]);
-    let watcher = Watcher::new(source, endpoints, world.db().clone(), world.network.clone(), settings);
+    let watcher = Follower::new(source, endpoints, world.db().clone(), world.network.clone(), settings);
     let lane = watcher.trace_lane().expect("a network that is traced");
     (watcher, lane)
 }

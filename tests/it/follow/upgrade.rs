@@ -12,7 +12,7 @@ use landfall_chain::Address;
 use landfall_node::{Chain, Kind, Tx};
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::follower::{Follower, Mode, network};
+use crate::harness::follower::{Followed, Mode, network};
 use crate::harness::world::CHAIN;
 
 const ALICE: [u8; 20] = [0xa1; 20];
@@ -20,12 +20,12 @@ const MINUTE: Duration = Duration::from_secs(60);
 const UNKNOWN: u8 = 0x05;
 
 /// What `status` says of the chain; nothing while its watcher has said nothing.
-async fn report(follower: &Follower) -> Option<ChainReport> {
+async fn report(follower: &Followed) -> Option<ChainReport> {
     Status::read(follower.db(), follower.now()).await.unwrap().chains.into_iter().next()
 }
 
 /// Runs a watcher until it says that the chain is halted; what `status` says then.
-async fn halted(follower: &Follower) -> ChainReport {
+async fn halted(follower: &Followed) -> ChainReport {
     let stop = CancellationToken::new();
     let look = async {
         while report(follower).await.is_none_or(|report| report.state != "halted") {
@@ -42,7 +42,7 @@ async fn halted(follower: &Follower) -> ChainReport {
 async fn a_type_that_this_version_lacks_halts_its_chain_in_front_of_its_block() {
     for (mode, seeds) in Mode::ALL.into_iter().flat_map(|mode| [(mode, vec![1]), (mode, vec![1, 2])]) {
         let chain = Chain::of(&network(mode), 5);
-        let mut follower = Follower::new(chain.clone(), mode, &seeds, vec![Address::Evm(ALICE)]).await;
+        let mut follower = Followed::new(chain.clone(), mode, &seeds, vec![Address::Evm(ALICE)]).await;
         let before = chain.mine(vec![Tx::pay(0, 0, ALICE.into(), 5)]);
         while !follower.is_there().await {
             follower.tick().await.unwrap();

@@ -11,7 +11,7 @@ use landfall::incident::IncidentKind;
 use landfall::registry;
 use landfall::store::deposits;
 use landfall::time::{Pulse, Timestamp};
-use landfall::watcher::{Settings, Start, TickError, Watcher};
+use landfall::watcher::{Follower, Settings, Start, TickError};
 use landfall_chain::{Address, AssetId, Endpoints, ReadProof, U256};
 use landfall_sim::{Fault, SimChain, SimLeg, SimTx};
 use tokio::sync::Notify;
@@ -480,7 +480,7 @@ async fn a_wake_up_ends_the_wait_for_the_next_poll() {
     };
     let (wake_up, stop, random) = (Arc::new(Notify::new()), CancellationToken::new(), || 0);
     let endpoints = Endpoints::new(["sim".to_owned()]);
-    let watcher = Watcher::new(world.pool.clone(), endpoints, world.db().clone(), network(), settings);
+    let watcher = Follower::new(world.pool.clone(), endpoints, world.db().clone(), network(), settings);
     let pulse = Pulse::new("sim", world.now());
     let mut running = JoinSet::new();
     running.spawn(watcher.woken_by(wake_up.clone()).run(world.clock(), random, pulse, stop.clone()));

@@ -2,8 +2,8 @@
 //! SQLite store, tick by tick.
 //!
 //! `world` asks whether the watcher is right when its source is; this asks whether both are when the nodes are not.
-//! The chain's own ledger says what is true; [`Follower::audit`] counts what the store makes of it.
-//! The watcher's clock stands until [`Follower::settle`] moves it; that of the endpoint pool is the real one, so that
+//! The chain's own ledger says what is true; [`Followed::audit`] counts what the store makes of it.
+//! The watcher's clock stands until [`Followed::settle`] moves it; that of the endpoint pool is the real one, so that
 //! what rests or is in quarantine is waited for in real time.
 
 mod audit;
@@ -17,7 +17,7 @@ use landfall::registry;
 use landfall::store::cursors::{self, Cursor};
 use landfall::store::{Db, traces};
 use landfall::time::{Clock, Pulse, Timestamp};
-use landfall::watcher::{Backfill, Job, Settings, Start, TickError, Ticked, TraceLane, Traced, Watcher};
+use landfall::watcher::{Backfill, Follower, Job, Settings, Start, TickError, Ticked, TraceLane, Traced};
 use landfall_chain::{
     Address, AssetId, BlockRef, EndpointState, Endpoints, FinalityRule, Native, NativeSource, Network, ReadProof,
 };
@@ -55,7 +55,7 @@ pub(crate) enum Mode {
 }
 
 /// One chain, its servers, and who follows them.
-pub(crate) struct Follower {
+pub(crate) struct Followed {
     pub(crate) chain: Chain,
     pub(crate) servers: Vec<Server>,
     /// How often there was nothing to do although not all that is final was settled: whoever had stopped there would
@@ -65,7 +65,7 @@ pub(crate) struct Follower {
     mode: Mode,
     store: TestStore,
     endpoints: Endpoints,
-    watcher: Watcher<Arc<EvmSource>>,
+    watcher: Follower<Arc<EvmSource>>,
     lane: Option<TraceLane<Arc<EvmSource>>>,
     watched: BTreeSet<Address>,
     now: Timestamp,
@@ -97,7 +97,7 @@ impl Mode {
     }
 }
 
-impl Follower {
+impl Followed {
     /// Follows `chain` through as many servers as there are seeds, from block 1 on.
     pub(crate) async fn new(chain: Chain, mode: Mode, seeds: &[u64], watched: Vec<Address>) -> Self {
         let store = TestStore::fresh(Engine::Sqlite).await;
@@ -112,7 +112,7 @@ impl Follower {
         let (watcher, endpoints) = watcher(&servers, &store, mode);
         let lane = watcher.trace_lane();
         let (nobody, waited_for) = (BTreeSet::new(), String::new());
-        let mut follower = Follower {
+        let mut follower = Followed {
             chain,
             servers,
             waits: 0,
@@ -336,12 +336,12 @@ pub(crate) fn usdc() -> landfall_node::Address {
     token.expect("Sepolia lists USDC").into()
 }
 
-fn watcher(servers: &[Server], store: &TestStore, mode: Mode) -> (Watcher<Arc<EvmSource>>, Endpoints) {
+fn watcher(servers: &[Server], store: &TestStore, mode: Mode) -> (Follower<Arc<EvmSource>>, Endpoints) {
     let urls = servers.iter().map(|server| EndpointUrl::from(server.url().parse::<url::Url>().unwrap())).collect();
     let source = EvmSource::at(network(mode), urls, Timings::PRODUCTION).unwrap();
     let endpoints = source.endpoints();
     let (poll, proof, start) = (Duration::from_millis(10), mode.proof(), Start::Number(1));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let source = Arc::new(source);
-    (Watcher::new(source, endpoints.clone(), store.db.clone(), network(mode), settings), endpoints)
+    (Follower::new(source, endpoints.clone(), store.db.clone(), network(mode), settings), endpoints)
 }

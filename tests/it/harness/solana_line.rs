@@ -10,7 +10,7 @@ use landfall::registry;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::unattributed::{self, Arrival};
 use landfall::time::Timestamp;
-use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
+use landfall::watcher::{Follower, Settings, Start, TickError, Ticked};
 use landfall_chain::{Address, Chain, Network, ReadProof};
 use landfall_cluster::{Ledger, Node, Tx};
 use landfall_solana::{EndpointUrl, Options, Sample, SolanaSource, Timings, Wrapped, network};
@@ -28,7 +28,7 @@ pub(crate) struct Line {
     pub(crate) store: TestStore,
     pub(crate) source: Arc<SolanaSource>,
     pub(crate) network: Network,
-    pub(crate) watcher: Watcher<Arc<SolanaSource>>,
+    pub(crate) watcher: Follower<Arc<SolanaSource>>,
     pub(crate) now: Timestamp,
 }
 
@@ -67,7 +67,7 @@ impl Line {
         }
         let source = Arc::new(source_of(&network, &started, Options::default()));
         let endpoints = source.endpoints();
-        let watcher = Watcher::new(Arc::clone(&source), endpoints, store.db.clone(), network.clone(), settings(first));
+        let watcher = Follower::new(Arc::clone(&source), endpoints, store.db.clone(), network.clone(), settings(first));
         let line = Line { nodes: started, store, source, network, watcher, now: Timestamp(1_800_000_000_000_000) };
         for who in OURS {
             line.watch(&format!("account {who}"), owner(who)).await;
@@ -83,17 +83,17 @@ impl Line {
     }
 
     /// A watcher of another process.
-    pub(crate) fn another(&self) -> Watcher<Arc<SolanaSource>> {
+    pub(crate) fn another(&self) -> Follower<Arc<SolanaSource>> {
         let (source, endpoints) = (Arc::clone(&self.source), self.source.endpoints());
         let settings = settings(self.nodes[0].ledger().blocks()[0].slot);
-        Watcher::new(source, endpoints, self.store.db.clone(), self.network.clone(), settings)
+        Follower::new(source, endpoints, self.store.db.clone(), self.network.clone(), settings)
     }
 
     /// From now on it is a watcher of a new process, and a final block that stands still for so long is an alarm.
     pub(crate) fn warn_after(&mut self, stall: Duration) {
         let (source, endpoints) = (Arc::clone(&self.source), self.source.endpoints());
         let settings = Settings { finality_stall: Some(stall), ..settings(self.nodes[0].ledger().blocks()[0].slot) };
-        self.watcher = Watcher::new(source, endpoints, self.store.db.clone(), self.network.clone(), settings);
+        self.watcher = Follower::new(source, endpoints, self.store.db.clone(), self.network.clone(), settings);
     }
 
     pub(crate) async fn watch(&self, id: &str, address: Address) {

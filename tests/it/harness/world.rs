@@ -19,7 +19,7 @@ use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::status::{self, ChainStatus};
 use landfall::store::{Db, StoreError, incidents};
 use landfall::time::{Clock, Pulse, Timestamp};
-use landfall::watcher::{Settings, Start, TickError, Ticked, TraceLane, Traced, Watcher};
+use landfall::watcher::{Follower, Settings, Start, TickError, Ticked, TraceLane, Traced};
 use landfall_chain::{
     Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, NativeSource, Network, ReadProof, Route, Sending,
     Tier, U256,
@@ -45,11 +45,11 @@ pub(crate) struct World {
     pub(crate) network: Network,
     /// How the watchers see the chain: directly, unless a test spreads it over several views.
     pub(crate) pool: SimPool,
-    watcher: Watcher<SimPool>,
+    watcher: Follower<SimPool>,
     /// Where the network is traced.
     lane: Option<TraceLane<SimPool>>,
     /// A second process on the same store.
-    rival: Watcher<SimPool>,
+    rival: Follower<SimPool>,
     start: Start,
     proof: ReadProof,
     now: Arc<AtomicI64>,
@@ -146,7 +146,7 @@ impl World {
     }
 
     /// A watcher of the same chain and store that nobody drives.
-    pub(crate) fn another_watcher(&self) -> Watcher<SimPool> {
+    pub(crate) fn another_watcher(&self) -> Follower<SimPool> {
         watcher(&self.pool, &self.store.db, self.start, self.proof, self.network.clone())
     }
 
@@ -156,7 +156,7 @@ impl World {
     }
 
     /// A watcher of another chain on the same store.
-    pub(crate) fn watcher_of(&self, source: SimPool, network: Network) -> Watcher<SimPool> {
+    pub(crate) fn watcher_of(&self, source: SimPool, network: Network) -> Follower<SimPool> {
         watcher(&source, &self.store.db, Start::Number(1), self.proof, network)
     }
 
@@ -515,10 +515,10 @@ pub(crate) async fn poll_for<T>(future: impl Future<Output = T>, wakeups: u32) -
     .await
 }
 
-fn watcher(pool: &SimPool, db: &Db, start: Start, proof: ReadProof, network: Network) -> Watcher<SimPool> {
+fn watcher(pool: &SimPool, db: &Db, start: Start, proof: ReadProof, network: Network) -> Follower<SimPool> {
     let poll = Duration::from_millis(10);
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let source = pool.clone();
-    Watcher::new(pool.clone(), Endpoints::new(["sim".to_owned()]), db.clone(), network, settings)
+    Follower::new(pool.clone(), Endpoints::new(["sim".to_owned()]), db.clone(), network, settings)
         .with_agree(move |agree| source.override_agree(agree.and_then(|agree| usize::try_from(agree).ok())))
 }

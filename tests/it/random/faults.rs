@@ -16,7 +16,7 @@ use landfall_node::{Chain, Fault, Tx, When};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::follower::{Follower, Kinds, Mode, network};
+use crate::harness::follower::{Followed, Kinds, Mode, network};
 use crate::harness::lanes::{full, given_seed, on_every_processor};
 use history::{Case, FINALITY_DEPTH, Outcome, WATCHED, differ, is_consistent};
 
@@ -101,7 +101,7 @@ async fn a_node_that_never_ends_its_answer_is_given_up_on_and_another_asked_or_i
 async fn gets_over_an_endless_answer(seeds: &[u64]) -> u32 {
     let chain = Chain::of(&network(Mode::Receipts), 1);
     let watched = WATCHED.map(Address::Evm).to_vec();
-    let mut follower = Follower::new(chain, Mode::Receipts, seeds, watched).await;
+    let mut follower = Followed::new(chain, Mode::Receipts, seeds, watched).await;
     follower.chain.mine(vec![Tx::pay(0, 0, WATCHED[0].into(), 5)]);
     follower.servers[0].misbehave(Fault::Drip(Duration::from_secs(3_600)), When::Next(1));
     let begun = Instant::now();
@@ -118,7 +118,7 @@ async fn a_lone_node_that_named_a_false_block_final_and_then_failed_a_proof_is_b
     let chain = Chain::of(&network(Mode::Receipts), 1);
     chain.set_finality_depth(Some(FINALITY_DEPTH));
     let watched = WATCHED.map(Address::Evm).to_vec();
-    let mut follower = Follower::new(chain.clone(), Mode::Receipts, &[1], watched).await;
+    let mut follower = Followed::new(chain.clone(), Mode::Receipts, &[1], watched).await;
     chain.mine_empty(2 * FINALITY_DEPTH);
     follower.tick().await.unwrap();
     follower.servers[0].misbehave(Fault::FinalOnFork, When::Always);
@@ -143,7 +143,7 @@ async fn a_node_at_which_one_method_of_tracing_is_broken_puts_no_block_off() {
     let chain = Chain::of(&network(Mode::Traces), 1);
     chain.set_finality_depth(Some(FINALITY_DEPTH));
     let watched = WATCHED.map(Address::Evm).to_vec();
-    let mut follower = Follower::new(chain.clone(), Mode::Traces, &[1], watched).await;
+    let mut follower = Followed::new(chain.clone(), Mode::Traces, &[1], watched).await;
     follower.servers[0].misbehave(Fault::TraceError, When::Always);
     for nonce in 0..5 {
         chain.mine(vec![Tx::forward(0, nonce, [0xc0; 20].into(), WATCHED[0].into(), 100 + nonce)]);

@@ -16,7 +16,7 @@ use landfall_node::{Chain, Fault, LogLimits, Tx, When};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::harness::follower::{Audit, Follower, Mode, network, usdc};
+use crate::harness::follower::{Audit, Followed, Mode, network, usdc};
 use crate::harness::lanes::full;
 
 const TRANSFERS: usize = 90;
@@ -82,7 +82,7 @@ struct Run {
 
 /// One way to follow its chain.
 struct Line {
-    follower: Follower,
+    follower: Followed,
     mode: Mode,
     /// The faults that the node was given.
     armed: Vec<Fault>,
@@ -175,7 +175,7 @@ impl Run {
 
 impl Line {
     async fn of(chain: &Chain, mode: Mode, watched: Vec<Address>) -> Self {
-        let follower = Follower::new(chain.clone(), mode, &[SEED], watched).await;
+        let follower = Followed::new(chain.clone(), mode, &[SEED], watched).await;
         Line { follower, mode, armed: Vec::new(), failed: 0 }
     }
 

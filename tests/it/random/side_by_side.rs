@@ -14,7 +14,7 @@ use landfall::operator::Operator;
 use landfall::store::cursors::Cursor;
 use landfall::store::{Db, status};
 use landfall::time::{Clock, Pulse};
-use landfall::watcher::{Settings, Start, Watcher};
+use landfall::watcher::{Follower, Settings, Start};
 use landfall_chain::{BlockSource, Chain, ReadProof};
 use landfall_cluster::{Instead, Ledger, Node, Refusal};
 use landfall_evm::EvmSource;
@@ -94,12 +94,12 @@ impl Pair {
         let solana = source(&[&pair.node]);
         let endpoints = solana.endpoints();
         pair.follow(
-            Watcher::new(Arc::new(solana), endpoints, pair.db(), network(SOLANA).unwrap(), settings(11)),
+            Follower::new(Arc::new(solana), endpoints, pair.db(), network(SOLANA).unwrap(), settings(11)),
             SOLANA,
         );
         let evm = EvmSource::new(facts.clone(), &[pair.server.url().parse().unwrap()]).unwrap();
         let endpoints = evm.endpoints();
-        pair.follow(Watcher::new(Arc::new(evm), endpoints, pair.db(), facts, settings(1)), world::CHAIN);
+        pair.follow(Follower::new(Arc::new(evm), endpoints, pair.db(), facts, settings(1)), world::CHAIN);
         let (mined, ledger, stop) = (pair.mined.clone(), pair.node.ledger(), pair.stop.clone());
         pair.running.spawn(async move {
             while !stop.is_cancelled() {
@@ -115,7 +115,7 @@ impl Pair {
         self.store.db.clone()
     }
 
-    fn follow<S: BlockSource>(&mut self, watcher: Watcher<S>, chain: Chain) {
+    fn follow<S: BlockSource>(&mut self, watcher: Follower<S>, chain: Chain) {
         let clock = Clock::system();
         let pulse = Pulse::new(chain, clock.now());
         self.running.spawn(watcher.run(clock, || 7, pulse, self.stop.clone()));

@@ -172,23 +172,23 @@ fn rooms_of_the_watcher_name_only_rooms_below_them() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Who may touch all of a `Watcher`: who follows, and who settles what was followed.
+/// Who may touch all of a `Follower`: who follows, and who settles what was followed.
 const ROOMS_THAT_EXTEND_THE_WATCHER: [&str; 3] = ["mod", "follow", "settle"];
 
 #[test]
 fn the_watcher_is_extended_only_by_who_follows_and_who_settles() {
     for (path, text) in sources("src/watcher") {
         let room = path.components().nth(2).unwrap().as_os_str().to_string_lossy().replace(".rs", "");
-        let extends = text.lines().any(|line| line.starts_with("impl") && line.ends_with(" Watcher<S> {"));
+        let extends = text.lines().any(|line| line.starts_with("impl") && line.ends_with(" Follower<S> {"));
         let may = ROOMS_THAT_EXTEND_THE_WATCHER.contains(&room.as_str());
-        assert!(may || !extends, "{}: extend `Books`, which all share, and no `Watcher`", path.display());
+        assert!(may || !extends, "{}: extend `Books`, which all share, and no `Follower`", path.display());
     }
 }
 
 #[test]
 fn a_broken_floor_is_reported_with_its_line_and_what_to_do() {
     let text = "//! Sends; `crate::watcher` is not named here.\nuse crate::store::Db;\n\
-                use crate::{\n    time::{Clock, crate_watcher},\n    watcher::Watcher, // at last\n};\n\
+                use crate::{\n    time::{Clock, crate_watcher},\n    watcher::Follower, // at last\n};\n\
                 fn f() { super::super::api::router(); crate::random::number(); sqlx::query(\"\"); }\n\
                 use solana_sdk as chain;\n";
     let expected = [

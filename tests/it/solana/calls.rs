@@ -14,7 +14,7 @@ use landfall::registry;
 use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::{Clock, Pulse};
-use landfall::watcher::{BalanceWatch, Settings, Start, Watcher};
+use landfall::watcher::{BalanceWatch, Follower, Settings, Start};
 use landfall_chain::{Address, AssetId, Chain, ReadProof};
 use landfall_cluster::{Ledger, Node, Tx, hash};
 use landfall_solana::{EndpointUrl, HOLDINGS_PAUSE, Options, POLL, Sample, SolanaSource, Timings, network};
@@ -181,7 +181,7 @@ fn follow(nodes: &[Node], store: &TestStore, running: &mut JoinSet<()>) -> Cance
     let mut balances = balances.pausing(HOLDINGS_PAUSE / FASTER);
     let endpoints = source.endpoints();
     let wake_up = Arc::new(Notify::new());
-    let watcher = Watcher::new(source, endpoints, store.db.clone(), facts, settings).woken_by(Arc::clone(&wake_up));
+    let watcher = Follower::new(source, endpoints, store.db.clone(), facts, settings).woken_by(Arc::clone(&wake_up));
     let (stop, pulse) = (CancellationToken::new(), Pulse::new("solana", Clock::system().now()));
     running.spawn(watcher.run(Clock::system(), || 7, pulse, stop.clone()));
     if nodes.len() > 1 {

@@ -19,7 +19,7 @@ use landfall::deposit::{Deposit, DepositStatus};
 use landfall::registry;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::Timestamp;
-use landfall::watcher::{Settings, Start, Ticked, Watcher};
+use landfall::watcher::{Follower, Settings, Start, Ticked};
 use landfall_chain::{Address, AssetId, BlockRef, Chain, ReadProof, U256};
 use landfall_cluster::{Ledger, Node, TIME, Tx, hash};
 use landfall_solana::{SolanaSource, network};
@@ -37,15 +37,15 @@ pub(crate) fn payment() -> Tx {
     Tx::sol(7, PAYER, OURS, 2_000_000)
 }
 
-async fn watcher(node: &Node, store: &TestStore) -> Watcher<Arc<SolanaSource>> {
+async fn watcher(node: &Node, store: &TestStore) -> Follower<Arc<SolanaSource>> {
     watcher_from(11, node, store).await
 }
 
-async fn watcher_from(start: u64, node: &Node, store: &TestStore) -> Watcher<Arc<SolanaSource>> {
+async fn watcher_from(start: u64, node: &Node, store: &TestStore) -> Follower<Arc<SolanaSource>> {
     watcher_of(start, ReadProof::Candidate, &[node], store).await
 }
 
-async fn watcher_of(start: u64, proof: ReadProof, nodes: &[&Node], store: &TestStore) -> Watcher<Arc<SolanaSource>> {
+async fn watcher_of(start: u64, proof: ReadProof, nodes: &[&Node], store: &TestStore) -> Follower<Arc<SolanaSource>> {
     let addresses = [(Chain::SolanaMainnet, OURS)].into();
     let id = "ours".to_owned();
     let account = NewAccount { id, identity_id: None, kind: AccountType::Segregated, addresses };
@@ -54,16 +54,16 @@ async fn watcher_of(start: u64, proof: ReadProof, nodes: &[&Node], store: &TestS
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let source = Arc::new(source(nodes));
     let endpoints = source.endpoints();
-    Watcher::new(source, endpoints, store.db.clone(), network(Chain::SolanaMainnet).unwrap(), settings)
+    Follower::new(source, endpoints, store.db.clone(), network(Chain::SolanaMainnet).unwrap(), settings)
 }
 
-async fn tick(watcher: &mut Watcher<Arc<SolanaSource>>) -> Ticked {
+async fn tick(watcher: &mut Follower<Arc<SolanaSource>>) -> Ticked {
     watcher.tick(NOW).await.unwrap()
 }
 
 /// How many blocks five ticks disconnect and how many deposits they confirm. While a fork is found, one may end in an
 /// error.
-async fn five_ticks(watcher: &mut Watcher<Arc<SolanaSource>>) -> (u64, u64) {
+async fn five_ticks(watcher: &mut Follower<Arc<SolanaSource>>) -> (u64, u64) {
     let (mut disconnected, mut confirmed) = (0, 0);
     for _ in 0..5 {
         let ticked = watcher.tick(NOW).await.unwrap_or_default();

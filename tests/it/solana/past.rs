@@ -11,7 +11,7 @@ use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::unattributed;
 use landfall::time::Timestamp;
-use landfall::watcher::{Backfill, BackfillError, Job, Progress, Scope, Settings, Start, Watcher};
+use landfall::watcher::{Backfill, BackfillError, Follower, Job, Progress, Scope, Settings, Start};
 use landfall_chain::{
     Address, AddressSource, Asset, AssetId, Chain, Family, Found, Named, Network, Proof, ReadProof, TxId, U256, Watched,
 };
@@ -56,7 +56,7 @@ fn source_of(network: &Network, nodes: &[&Node], options: &Options) -> SolanaSou
 }
 
 /// A watcher over these nodes that would begin behind `start`.
-pub(crate) fn watcher(nodes: &[&Node], store: &TestStore, start: u64) -> Watcher<std::sync::Arc<SolanaSource>> {
+pub(crate) fn watcher(nodes: &[&Node], store: &TestStore, start: u64) -> Follower<std::sync::Arc<SolanaSource>> {
     watcher_of(network(CHAIN).unwrap(), nodes, &Options::default(), store, start)
 }
 
@@ -66,7 +66,7 @@ fn watcher_of(
     options: &Options,
     store: &TestStore,
     start: u64,
-) -> Watcher<std::sync::Arc<SolanaSource>> {
+) -> Follower<std::sync::Arc<SolanaSource>> {
     let settings = Settings {
         start: Start::Number(start),
         proof: ReadProof::Candidate,
@@ -77,7 +77,7 @@ fn watcher_of(
     };
     let source = std::sync::Arc::new(source_of(&network, nodes, options));
     let endpoints = source.endpoints();
-    Watcher::new(source, endpoints, store.db.clone(), network, settings)
+    Follower::new(source, endpoints, store.db.clone(), network, settings)
 }
 
 pub(crate) async fn watch(store: &TestStore, id: &str, address: Address) {
@@ -111,7 +111,7 @@ pub(crate) async fn run(nodes: &[&Node], store: &TestStore, job: &Job) -> Progre
     run_by(watcher(nodes, store, 11), job).await
 }
 
-async fn run_by(watcher: Watcher<std::sync::Arc<SolanaSource>>, job: &Job) -> Progress {
+async fn run_by(watcher: Follower<std::sync::Arc<SolanaSource>>, job: &Job) -> Progress {
     let mut backfill = Backfill::begin(watcher, job.clone()).await.unwrap();
     while !backfill.is_done() {
         backfill.step(NOW).await.unwrap();
@@ -548,7 +548,7 @@ async fn a_backfill_records_nothing_within_a_dispute_and_ends_it_for_no_process(
     following.tick(NOW).await.unwrap();
     assert_eq!(cursor().await.finalized.map(|block| block.number), Some(13));
     [&ledger, &liar].into_iter().for_each(|ledger| ledger.finalize(30));
-    let disputed = async |following: &mut Watcher<_>| {
+    let disputed = async |following: &mut Follower<_>| {
         let mut why = String::new();
         for _ in 0..3 {
             why = following.tick(NOW).await.map_or_else(|error| error.to_string(), |_| String::new());

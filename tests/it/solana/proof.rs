@@ -12,7 +12,7 @@ use landfall::registry;
 use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::{Clock, Pulse, Timestamp};
-use landfall::watcher::{Settings, Start, TickError, Watcher};
+use landfall::watcher::{Follower, Settings, Start, TickError};
 use landfall_chain::{Address, Chain, EndpointState, Endpoints, Lane, ReadProof};
 use landfall_cluster::{Block, Fault, Instead, Ledger, Node, Tx, When};
 use landfall_solana::{SolanaSource, network};
@@ -36,7 +36,7 @@ struct Scene {
     nodes: Vec<Node>,
     endpoints: Endpoints,
     store: TestStore,
-    watcher: Watcher<Arc<SolanaSource>>,
+    watcher: Follower<Arc<SolanaSource>>,
     now: Timestamp,
 }
 
@@ -59,11 +59,11 @@ fn one_more(block: &mut Block) {
     });
 }
 
-fn watcher(source: SolanaSource, store: &TestStore) -> Watcher<Arc<SolanaSource>> {
+fn watcher(source: SolanaSource, store: &TestStore) -> Follower<Arc<SolanaSource>> {
     let (start, proof, poll) = (Start::Number(11), ReadProof::Candidate, Duration::from_millis(10));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let endpoints = source.endpoints();
-    Watcher::new(Arc::new(source), endpoints, store.db.clone(), network(CHAIN).unwrap(), settings)
+    Follower::new(Arc::new(source), endpoints, store.db.clone(), network(CHAIN).unwrap(), settings)
 }
 
 impl Scene {

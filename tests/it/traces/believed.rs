@@ -16,7 +16,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::harness::books::events;
-use crate::harness::follower::{Follower, Mode};
+use crate::harness::follower::{Followed, Mode};
 use crate::harness::lanes::{full, given_seed, on_every_processor};
 use crate::harness::postgres::{ENGINES, Engine, TestStore};
 use crate::harness::world::{CHAIN, FINALITY_DEPTH, World, address, report};
@@ -51,7 +51,7 @@ async fn settled(mistake: Mistake, who: Who) -> Vec<Deposit> {
     let chain = Chain::new(11_155_111, 7);
     chain.set_finality_depth(Some(6));
     let watched = [ALICE, BOB].map(|who| Address::Evm([who; 20])).to_vec();
-    let mut follower = Follower::new(chain.clone(), Mode::Traces, &[1, 2], watched).await;
+    let mut follower = Followed::new(chain.clone(), Mode::Traces, &[1, 2], watched).await;
     for (server, client) in follower.servers.iter().zip(["Geth/v1.16.7", "reth/v1.9.3"]) {
         server.call_itself(if who == Who::BothAsOneProgram { "Geth/v1.16.7" } else { client });
         server.err(Some(mistake).filter(|_| who != Who::One));

@@ -9,7 +9,7 @@ use solana_sdk::pubkey::Pubkey;
 use solana_sdk::signature::Signer;
 
 use crate::solana::cluster::Cluster;
-use crate::solana::follower::{CHAIN, Follower};
+use crate::solana::follower::{CHAIN, Followed};
 use crate::solana::programs::transfer;
 use crate::stage::Engine;
 
@@ -29,7 +29,7 @@ async fn from_slot_to_deposit(engine: Engine) {
     let folder = tempfile::tempdir().unwrap();
     let cluster = Cluster::start(folder.path()).await;
     let (payer, alice) = (cluster.payer.pubkey(), Pubkey::new_unique());
-    let mut follower = Follower::start(engine, &cluster, &network(CHAIN).unwrap(), &[("alice", alice)]).await;
+    let mut follower = Followed::start(engine, &cluster, &network(CHAIN).unwrap(), &[("alice", alice)]).await;
 
     let blockhash = cluster.blockhash().await;
     let message = Message::new_with_blockhash(&[transfer(&payer, &alice, LAMPORTS)], Some(&payer), &blockhash);

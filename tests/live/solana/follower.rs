@@ -13,7 +13,7 @@ use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::events::History;
 use landfall::time::{Clock, Timestamp};
-use landfall::watcher::{Settings, Start, Watcher};
+use landfall::watcher::{Follower, Settings, Start};
 use landfall_chain::{Address, Chain, Network, ReadProof};
 use landfall_solana::{Options, SolanaSource};
 use solana_sdk::pubkey::Pubkey;
@@ -30,13 +30,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 const DEPOSITS_MAX: u32 = 1_000;
 
-pub(crate) struct Follower {
-    watcher: Watcher<SolanaSource>,
+pub(crate) struct Followed {
+    watcher: Follower<SolanaSource>,
     db: Db,
     _folder: TempDir,
 }
 
-impl Follower {
+impl Followed {
     /// Watches an address of each of `people`, from the newest final block on.
     pub(crate) async fn start(engine: Engine, cluster: &Cluster, network: &Network, people: &[(&str, Pubkey)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -62,8 +62,8 @@ impl Follower {
             finality_stall: None,
             block_stall: None,
         };
-        let watcher = Watcher::new(source, endpoints, db.clone(), network.clone(), settings);
-        let mut follower = Follower { watcher, db, _folder: folder };
+        let watcher = Follower::new(source, endpoints, db.clone(), network.clone(), settings);
+        let mut follower = Followed { watcher, db, _folder: folder };
         follower.follow(0).await;
         follower
     }

@@ -19,7 +19,7 @@ use solana_sdk::pubkey::Pubkey;
 use solana_sdk::signature::{Keypair, Signer};
 
 use crate::solana::cluster::{Cluster, Landed};
-use crate::solana::follower::{CHAIN, Follower, source_of_version};
+use crate::solana::follower::{CHAIN, Followed, source_of_version};
 use crate::solana::programs::{self as call, Token};
 use crate::stage::Engine;
 
@@ -104,7 +104,7 @@ async fn play() -> Played {
 struct Play {
     cluster: Cluster,
     network: Network,
-    followers: [Follower; 2],
+    followers: [Followed; 2],
     payer: Keypair,
     /// Ours, and signs.
     bob: Keypair,
@@ -142,8 +142,8 @@ impl Play {
         let [alice, carol, dave] = [(); 3].map(|()| Keypair::new().pubkey());
         let people = [("alice", alice), ("bob", bob.pubkey()), ("carol", carol), ("dave", dave)];
         let followers = [
-            Follower::start(Engine::Sqlite, &cluster, &network, &people).await,
-            Follower::start(Engine::Postgres, &cluster, &network, &people).await,
+            Followed::start(Engine::Sqlite, &cluster, &network, &people).await,
+            Followed::start(Engine::Postgres, &cluster, &network, &people).await,
         ];
         let mut play = Play { cluster, network, followers, payer, bob, people, tokens, sent: Vec::new() };
         play.make_tokens(&mints).await;

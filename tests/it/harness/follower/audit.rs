@@ -12,7 +12,7 @@ use landfall_chain::{Address, AssetId, AssetTransfer, Lane, Network, SenderRule,
 use landfall_node::{BAIT, Block};
 use sha2::{Digest, Sha256};
 
-use super::{Follower, Mode, network};
+use super::{Followed, Mode, network};
 use crate::harness::books;
 
 const DEPOSITS_MAX: u32 = 1_000_000;
@@ -77,7 +77,7 @@ impl Kinds {
     }
 }
 
-impl Follower {
+impl Followed {
     pub(crate) async fn audit(&self) -> Audit {
         let through = self.chain.finalized().map_or(0, |finalized| finalized.number);
         let network = network(self.mode);

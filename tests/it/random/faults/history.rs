@@ -11,7 +11,7 @@ use landfall_node::{Chain, Fault, Frame, FrameKind, Server, Tx, U256, When};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::follower::{Audit, Follower, Mode, network, usdc};
+use crate::harness::follower::{Audit, Followed, Mode, network, usdc};
 
 const STEPS: u64 = 30;
 const REORG_AT: [u64; 2] = [11, 21];
@@ -94,7 +94,7 @@ impl Case {
         chain.set_finality_depth(Some(FINALITY_DEPTH));
         chain.bait(WATCHED[0].into(), usdc());
         let seeds: Vec<u64> = (self.seed..=self.seed + self.healthy).collect();
-        let mut follower = Follower::new(chain, self.mode, &seeds, WATCHED.map(Address::Evm).to_vec()).await;
+        let mut follower = Followed::new(chain, self.mode, &seeds, WATCHED.map(Address::Evm).to_vec()).await;
         let mut history = History::new(self);
         for step in 1..=STEPS {
             if MOVES_AT.contains(&step) {
@@ -123,7 +123,7 @@ impl Case {
         outcome
     }
 
-    fn struck(&self, follower: &Follower) -> u64 {
+    fn struck(&self, follower: &Followed) -> u64 {
         self.faults.iter().map(|fault| struck(follower, fault)).sum()
     }
 }
@@ -148,7 +148,7 @@ impl<'c> History<'c> {
     }
 
     /// Now and then the faults begin: some for a few calls, some for a few steps.
-    fn misbehave(&mut self, follower: &Follower, step: u64) {
+    fn misbehave(&mut self, follower: &Followed, step: u64) {
         if self.until == step || self.moves {
             follower.servers.iter().for_each(Server::behave);
         }
@@ -167,7 +167,7 @@ impl<'c> History<'c> {
         self.until = step + self.rng.random_range(1..5);
     }
 
-    fn next_liar(&mut self, follower: &Follower) -> usize {
+    fn next_liar(&mut self, follower: &Followed) -> usize {
         let count = follower.servers.len();
         let moves = std::mem::take(&mut self.moves);
         match follower.distrusted().first() {
@@ -254,7 +254,7 @@ impl<'c> History<'c> {
     }
 
     /// Ticks until the newest block is connected, or until a retry did not help either.
-    async fn follow(&mut self, follower: &mut Follower) {
+    async fn follow(&mut self, follower: &mut Followed) {
         let mut retries = u32::from(self.case.healthy > 0);
         for _ in 0..TICKS_MAX {
             let before = self.case.struck(follower);
@@ -288,7 +288,7 @@ impl<'c> History<'c> {
     }
 
     /// Ticks the lane of the traces until every connected block is traced, or until a retry did not help either.
-    async fn trace(&mut self, follower: &Follower) {
+    async fn trace(&mut self, follower: &Followed) {
         let mut retries = u32::from(self.case.healthy > 0);
         for _ in 0..TICKS_MAX {
             let before = follower.untraced().await;
@@ -313,7 +313,7 @@ impl<'c> History<'c> {
     }
 }
 
-fn struck(follower: &Follower, fault: &Fault) -> u64 {
+fn struck(follower: &Followed, fault: &Fault) -> u64 {
     follower.servers.iter().map(|server| server.struck(*fault)).sum()
 }
 

@@ -13,7 +13,7 @@ use landfall_solana::Sample;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::follower::{Audit, FIRST_SLOT, Follower, usdc};
+use super::follower::{Audit, FIRST_SLOT, Followed, usdc};
 use super::soak::WATCHED;
 use crate::harness::lanes::{full, given_seed, on_every_processor};
 
@@ -205,7 +205,7 @@ impl Case {
         let nodes = if self.with_healthy { 2 } else { 1 };
         // Of blocks that are not compared, one may leave out what it wants.
         let one_in = if self.faults.contains(&Fault::LeftOut) { 1 } else { Sample::default().one_in };
-        let follower = Follower::comparing(ledger, nodes, &WATCHED, Sample { one_in, ..Sample::default() }).await;
+        let follower = Followed::comparing(ledger, nodes, &WATCHED, Sample { one_in, ..Sample::default() }).await;
         for node in &follower.nodes {
             node.set_bait(vec![Tx::sol(u64::MAX, Address::Solana([9; 32]), WATCHED[0], 666)]);
         }
@@ -235,7 +235,7 @@ impl Case {
 struct History<'c> {
     case: &'c Case,
     rng: StdRng,
-    follower: Follower,
+    follower: Followed,
     next_id: u64,
     /// Until which step the lasting faults stay.
     until: u64,

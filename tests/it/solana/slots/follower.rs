@@ -19,7 +19,7 @@ use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::{Connection, Engine as Connected, incidents, overrides};
 use landfall::time::{Clock, Pulse, Timestamp};
-use landfall::watcher::{Backfill, Job, Rescan, Scope, Settings, Start, TickError, Ticked, Watcher};
+use landfall::watcher::{Backfill, Follower, Job, Rescan, Scope, Settings, Start, TickError, Ticked};
 use landfall_chain::{Address, AssetId, Chain, EndpointState, Endpoints, Network, ReadProof, TxId, U256};
 use landfall_cluster::{Finality, Ledger, Node};
 use landfall_solana::{EndpointUrl, Options, Sample, SolanaSource, Timings, network};
@@ -41,7 +41,7 @@ const GO_ON: u64 = 5;
 const WITHHELD_REST: Duration = Duration::from_secs(1);
 const DEPOSITS_MAX: u32 = 1_000_000;
 
-pub(super) struct Follower {
+pub(super) struct Followed {
     pub(super) ledger: Ledger,
     pub(super) nodes: Vec<Node>,
     /// CONFIRMED while their slot was not final, or never paid.
@@ -49,7 +49,7 @@ pub(super) struct Follower {
     store: TestStore,
     sample: Sample,
     timings: Timings,
-    watcher: Watcher<Arc<SolanaSource>>,
+    watcher: Follower<Arc<SolanaSource>>,
     endpoints: Endpoints,
     watched: BTreeSet<Address>,
     now: Timestamp,
@@ -83,10 +83,10 @@ impl Audit {
     }
 }
 
-impl Follower {
+impl Followed {
     /// Follows `ledger` through so many nodes.
     pub(super) async fn new(ledger: Ledger, nodes: usize, watched: &[Address]) -> Self {
-        Follower::comparing(ledger, nodes, watched, Sample::default()).await
+        Followed::comparing(ledger, nodes, watched, Sample::default()).await
     }
 
     /// The same, with another choice of the blocks that are compared.
@@ -107,7 +107,7 @@ impl Follower {
         }
         let timings = Timings::SHORT;
         let (watcher, endpoints) = watcher(&started, &store, sample, timings);
-        Follower {
+        Followed {
             ledger,
             nodes: started,
             early: Vec::new(),
@@ -226,7 +226,7 @@ impl Follower {
     }
 
     /// As another process on the same store.
-    fn another(&self) -> (Watcher<Arc<SolanaSource>>, Endpoints) {
+    fn another(&self) -> (Follower<Arc<SolanaSource>>, Endpoints) {
         watcher(&self.nodes, &self.store, self.sample, self.timings)
     }
 
@@ -477,7 +477,7 @@ fn watcher(
     store: &TestStore,
     sample: Sample,
     timings: Timings,
-) -> (Watcher<Arc<SolanaSource>>, Endpoints) {
+) -> (Follower<Arc<SolanaSource>>, Endpoints) {
     let urls = nodes.iter().map(|node| EndpointUrl::from(node.url().parse::<url::Url>().unwrap())).collect();
     let options = Options { timings, ..Options::default() };
     let source = Arc::new(SolanaSource::at(&mainnet(), urls, &options).unwrap().with_sample(sample));
@@ -486,5 +486,5 @@ fn watcher(
     let proof = ReadProof::Candidate;
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let endpoints = source.endpoints();
-    (Watcher::new(source, endpoints.clone(), store.db.clone(), mainnet(), settings), endpoints)
+    (Follower::new(source, endpoints.clone(), store.db.clone(), mainnet(), settings), endpoints)
 }

@@ -8,7 +8,7 @@ use landfall_chain::Address;
 use landfall_cluster::{Fault, Instead, Ledger, Refusal, Tx, When};
 use landfall_solana::Sample;
 
-use super::follower::{FIRST_SLOT, Follower};
+use super::follower::{FIRST_SLOT, Followed};
 use super::soak::WATCHED;
 
 const PAYER: Address = Address::Solana([1; 32]);
@@ -26,18 +26,18 @@ const NONE: Sample = Sample { one_in: 0, key: 0 };
 const EVERY: Sample = Sample { one_in: 1, key: 0 };
 
 /// The first of so many nodes is ahead of the others: it is asked first.
-async fn scene(nodes: usize, sample: Sample) -> Follower {
+async fn scene(nodes: usize, sample: Sample) -> Followed {
     let ledger = Ledger::of(FIRST_SLOT..=LATEST);
     for slot in [HIDDEN, SHOWN] {
         ledger.put(slot, Tx::sol(slot, PAYER, WATCHED[0], slot));
     }
-    let follower = Follower::comparing(ledger, nodes, &WATCHED, sample).await;
+    let follower = Followed::comparing(ledger, nodes, &WATCHED, sample).await;
     follower.nodes[1..].iter().for_each(|node| node.lag(1));
     follower
 }
 
 /// So many ticks, and what the last one failed with.
-async fn ticks(follower: &mut Follower, count: u32) -> Option<String> {
+async fn ticks(follower: &mut Followed, count: u32) -> Option<String> {
     let mut failure = None;
     for _ in 0..count {
         let error = follower.tick().await.err();
@@ -48,7 +48,7 @@ async fn ticks(follower: &mut Follower, count: u32) -> Option<String> {
 }
 
 /// Ticks until the newest block is connected: a node that was refuted rests before it is asked for that again.
-async fn reach_latest(follower: &mut Follower) {
+async fn reach_latest(follower: &mut Followed) {
     let begun = Instant::now();
     while follower.cursor().await != Some(follower.ledger.latest().number) {
         assert!(begun.elapsed() < REST_MAX, "{:?}", follower.cursor().await);
@@ -58,20 +58,20 @@ async fn reach_latest(follower: &mut Follower) {
 }
 
 /// Everything is connected: that waits for nobody.
-async fn connect_all(follower: &mut Follower) {
+async fn connect_all(follower: &mut Followed) {
     assert_eq!(ticks(follower, 3).await, None);
     assert_eq!(follower.cursor().await, Some(LATEST), "connecting waits for nobody");
 }
 
 /// What is true and what is shown by the liar is final up to this slot.
-fn finalize(follower: &Follower, liar: &Ledger, slot: u64) {
+fn finalize(follower: &Followed, liar: &Ledger, slot: u64) {
     follower.ledger.finalize(slot);
     liar.finalize(slot);
 }
 
 /// Everything is connected, by the report of the first of so many nodes, which left out what the hidden slot pays while the
 /// others were so far behind. Now they have it.
-async fn left_out(nodes: usize, behind: u64) -> (Follower, Ledger) {
+async fn left_out(nodes: usize, behind: u64) -> (Followed, Ledger) {
     let mut follower = scene(nodes, EVERY).await;
     let liar = follower.ledger.branch_at(LATEST);
     liar.amend(HIDDEN, |block| block.txs.clear());
@@ -83,7 +83,7 @@ async fn left_out(nodes: usize, behind: u64) -> (Follower, Ledger) {
 }
 
 /// Legs that are final, and how many of them are not CONFIRMED.
-async fn missing(follower: &mut Follower) -> (usize, usize) {
+async fn missing(follower: &mut Followed) -> (usize, usize) {
     let audit = follower.audit().await;
     assert_eq!((audit.phantom, audit.twice, audit.early), (0, 0, 0), "{audit:?}");
     (audit.legs, audit.missing)
@@ -186,7 +186,7 @@ async fn what_jumped_over_a_final_block_and_counted_as_final_needs_a_person() {
 }
 
 /// The first node lost a block and ties the next one to the one before; what it shows.
-fn hiding_one(follower: &Follower) -> Ledger {
+fn hiding_one(follower: &Followed) -> Ledger {
     let liar = follower.ledger.branch_at(follower.ledger.latest().number);
     let below = liar.block(HIDDEN - 1).unwrap().reference();
     liar.amend(HIDDEN + 1, |block| block.parent = below);
@@ -325,14 +325,14 @@ async fn what_one_endpoint_was_enough_for_ends_with_the_persons_word() {
 
 /// What jumped over a final block counted as final by an override; now they agree on that block, and the chain is
 /// halted.
-async fn replaced() -> (Follower, Ledger) {
+async fn replaced() -> (Followed, Ledger) {
     let mut follower = scene(2, NONE).await;
     let liar = replaced_in(&mut follower).await;
     assert_eq!(missing(&mut follower).await, (2, 1), "one endpoint's word was enough");
     (follower, liar)
 }
 
-async fn replaced_in(follower: &mut Follower) -> Ledger {
+async fn replaced_in(follower: &mut Followed) -> Ledger {
     let liar = hiding_one(follower);
     follower.override_agree(Some(1));
     finalize(follower, &liar, FINAL);

@@ -12,7 +12,7 @@ use landfall::registry;
 use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::{Clock, Pulse};
-use landfall::watcher::{Settings, Start, Watcher};
+use landfall::watcher::{Follower, Settings, Start};
 use landfall_chain::{Address, ReadProof};
 use landfall_cluster::{Finality, Ledger, Node, Tx, recorded};
 use landfall_solana::{EndpointUrl, Options, POLL, SolanaSource, network};
@@ -85,7 +85,7 @@ fn follow(node: &Node, store: &TestStore, stop: CancellationToken) -> std::threa
     let settings =
         Settings { start, proof, poll: POLL, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let endpoints = source.endpoints();
-    let watcher = Watcher::new(Arc::new(source), endpoints, store.db.clone(), facts, settings);
+    let watcher = Follower::new(Arc::new(source), endpoints, store.db.clone(), facts, settings);
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (clock, pulse) = (Clock::system(), Pulse::new("solana", Clock::system().now()));

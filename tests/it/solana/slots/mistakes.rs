@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use landfall_chain::{Address, AssetId};
 use landfall_cluster::{Fault, Finality, Instead, Ledger, Node, Payment, Refusal, TIME, Tx, Version, When};
 
-use super::follower::{FIRST_SLOT, Follower, usdc};
+use super::follower::{FIRST_SLOT, Followed, usdc};
 use super::soak::WATCHED;
 
 const PAYER: Address = Address::Solana([1; 32]);
@@ -25,17 +25,17 @@ const HINTS: [Instead; 5] = [
 ];
 
 /// A payment in every slot but each fifth, which is skipped, with as many nodes as asked for.
-async fn paid(nodes: usize) -> Follower {
+async fn paid(nodes: usize) -> Followed {
     let ledger = Ledger::starting_at(FIRST_SLOT);
     ledger.set_finality(Finality::Behind(4));
     for slot in (FIRST_SLOT + 1..=LATEST).filter(|slot| slot % 5 != 0) {
         ledger.produce(slot, vec![Tx::sol(slot, PAYER, WATCHED[0], slot)]);
     }
-    Follower::new(ledger, nodes, &WATCHED).await
+    Followed::new(ledger, nodes, &WATCHED).await
 }
 
 /// Ticks that fail, until one does not or so many have.
-async fn tick_in_vain(follower: &mut Follower, ticks: u32) -> Vec<String> {
+async fn tick_in_vain(follower: &mut Followed, ticks: u32) -> Vec<String> {
     let mut reasons = Vec::new();
     for _ in 0..ticks {
         match follower.tick().await {
@@ -50,7 +50,7 @@ async fn tick_in_vain(follower: &mut Follower, ticks: u32) -> Vec<String> {
 }
 
 /// All that was paid is CONFIRMED, once.
-async fn is_right(mut follower: Follower) {
+async fn is_right(mut follower: Followed) {
     follower.settle().await.unwrap();
     let audit = follower.audit().await;
     assert!(audit.is_clean() && audit.legs > 0, "{audit:?}");
@@ -83,7 +83,7 @@ async fn p3_hundreds_of_slots_in_a_hole_of_a_ledger_are_read_elsewhere_and_witho
             let paid = (slot % 50 == 1).then(|| Tx::sol(slot, PAYER, WATCHED[0], slot));
             ledger.produce(slot, paid.into_iter().collect());
         }
-        let mut follower = Follower::new(ledger, nodes, &WATCHED).await;
+        let mut follower = Followed::new(ledger, nodes, &WATCHED).await;
         follower.nodes[0].lose(FIRST_SLOT + 3..=FIRST_SLOT + 402);
         let reached = if nodes == 2 { latest - 1 } else { FIRST_SLOT + 2 };
         for _ in 0..100 {
@@ -167,7 +167,7 @@ async fn what_an_owner_lost_or_got_without_credit_is_reported_by_two_before_it_i
         tx["transaction"]["accountKeys"][at]["pubkey"] = nobody.to_string().into();
     });
     ledger.put(FIRST_SLOT + 6, astray);
-    let mut follower = Follower::new(ledger, 2, &WATCHED).await;
+    let mut follower = Followed::new(ledger, 2, &WATCHED).await;
     tick_in_vain(&mut follower, 3).await;
     assert_eq!(follower.cursor().await, Some(FIRST_SLOT + 9));
     assert_eq!(follower.reported_by_two().await, [FIRST_SLOT + 3, FIRST_SLOT + 6]);

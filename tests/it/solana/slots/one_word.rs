@@ -8,7 +8,7 @@ use landfall_chain::Address;
 use landfall_cluster::{Block, Fault, Ledger, Tx, When};
 use landfall_solana::Sample;
 
-use super::follower::{FIRST_SLOT, Follower};
+use super::follower::{FIRST_SLOT, Followed};
 use super::soak::WATCHED;
 
 const PAYER: Address = Address::Solana([1; 32]);
@@ -48,7 +48,7 @@ fn put(block: &mut Block, id: u64, sender: Address, recipient: Address, amount: 
 
 /// Two nodes whose slot holds these transactions by the ledger; of the first, what it makes of them. The second one
 /// reports no block, but what is newest.
-async fn reported_alone(held: &[u64], lie: Lie) -> Follower {
+async fn reported_alone(held: &[u64], lie: Lie) -> Followed {
     let ledger = Ledger::of(FIRST_SLOT..=LATEST);
     ledger.amend(REPORTED, |block| {
         for id in held {
@@ -61,7 +61,7 @@ async fn reported_alone(held: &[u64], lie: Lie) -> Follower {
     });
     let liar = ledger.branch_at(LATEST);
     liar.amend(REPORTED, lie);
-    let mut follower = Follower::comparing(ledger, 2, &WATCHED, Sample { one_in: 0, key: 0 }).await;
+    let mut follower = Followed::comparing(ledger, 2, &WATCHED, Sample { one_in: 0, key: 0 }).await;
     follower.nodes[0].show(&liar);
     follower.nodes[1].lag(1);
     follower.nodes[1].confine("getBlock");
@@ -76,7 +76,7 @@ async fn reported_alone(held: &[u64], lie: Lie) -> Follower {
 }
 
 /// Both report the truth now, and all is final.
-async fn settled(mut follower: Follower, then: Then) -> Follower {
+async fn settled(mut follower: Followed, then: Then) -> Followed {
     follower.nodes[1].confine(None);
     follower.behave();
     follower.ledger.finalize(FINAL);
@@ -183,7 +183,7 @@ async fn a_second_endpoint_that_is_far_behind_delays_no_pending() {
     for slot in FIRST_SLOT + 1..=FIRST_SLOT + BEHIND {
         ledger.put(slot, Tx::sol(slot, PAYER, WATCHED[0], slot));
     }
-    let mut follower = Follower::comparing(ledger, 2, &WATCHED, Sample { one_in: 0, key: 0 }).await;
+    let mut follower = Followed::comparing(ledger, 2, &WATCHED, Sample { one_in: 0, key: 0 }).await;
     follower.wait_as_in_production();
     follower.nodes[1].lag(BEHIND);
     let begun = Instant::now();

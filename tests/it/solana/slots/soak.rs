@@ -14,7 +14,7 @@ use landfall_cluster::{Fault, Finality, Ledger, Payment, Refusal, Tx, Version, W
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::follower::{Audit, FIRST_SLOT, Follower, usdc};
+use super::follower::{Audit, FIRST_SLOT, Followed, usdc};
 use crate::harness::lanes::{full, given_seed, on_every_processor};
 
 const SLOTS: u64 = 25_000;
@@ -86,7 +86,7 @@ struct Tally {
 struct Lane {
     seed: u64,
     rng: StdRng,
-    follower: Follower,
+    follower: Followed,
     /// The highest slot that was produced or skipped.
     slot: u64,
     next_id: u64,
@@ -150,7 +150,7 @@ impl Lane {
     async fn run(seed: u64) -> Tally {
         let ledger = Ledger::starting_at(FIRST_SLOT);
         ledger.set_finality(Finality::Behind(31));
-        let follower = Follower::new(ledger, 2, &WATCHED).await;
+        let follower = Followed::new(ledger, 2, &WATCHED).await;
         for node in &follower.nodes {
             node.set_gzip(seed.is_multiple_of(8));
             node.set_bait(vec![Tx::sol(u64::MAX, Address::Solana([9; 32]), WATCHED[0], 666)]);

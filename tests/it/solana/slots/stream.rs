@@ -8,7 +8,7 @@ use landfall::account::{AccountType, NewAccount};
 use landfall::registry;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::{Clock, Pulse};
-use landfall::watcher::{Settings, Start, Watcher};
+use landfall::watcher::{Follower, Settings, Start};
 use landfall_chain::{Address, ReadProof};
 use landfall_cluster::{Ledger, Node, Tx};
 use landfall_solana::SolanaSource;
@@ -75,7 +75,7 @@ async fn yellowstone_what_was_paid_while_a_slot_subscription_was_cut_is_credited
     let settings =
         Settings { start, proof, poll: POLL, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let (listening, wake_up, endpoints) = (source.listen(), source.wake_up(), source.endpoints());
-    let watcher = Watcher::new(Arc::new(source), endpoints, store.db.clone(), mainnet(), settings).woken_by(wake_up);
+    let watcher = Follower::new(Arc::new(source), endpoints, store.db.clone(), mainnet(), settings).woken_by(wake_up);
     let (clock, pulse) = (Clock::system(), Pulse::new("solana", Clock::system().now()));
     let running = watcher.run(clock, || 7, pulse, CancellationToken::new());
     let story = async {
