@@ -27,6 +27,7 @@ use crate::kept::{Kept, ProvedBlock};
 use crate::legs::Rules;
 use crate::logs::{LOGS, Sources};
 use crate::networks;
+use crate::pay::asking::Domains;
 use crate::pay::trial::RECIPIENT_GAS_MAX;
 use crate::polygon::RAW_LAST;
 use crate::read::{BLOCKS_MAX, RECEIPTS, Reader};
@@ -46,6 +47,8 @@ pub struct EvmSource {
     reported: Mutex<Option<BlockRef>>,
     /// A payment of native currency to its recipient may take so much gas.
     recipient_gas_max: AtomicU64,
+    /// What tokens reported of their domains.
+    domains: Domains,
 }
 
 impl EvmSource {
@@ -82,6 +85,7 @@ impl EvmSource {
             pool,
             reported: Mutex::new(None),
             recipient_gas_max: AtomicU64::new(RECIPIENT_GAS_MAX),
+            domains: Domains::default(),
         })
     }
 
@@ -227,6 +231,10 @@ impl HoldingSource for EvmSource {
 impl EvmSource {
     pub(crate) fn delegates(&self) -> &[Delegate] {
         &self.reader.rules.delegates
+    }
+
+    pub(crate) fn domains(&self) -> &Domains {
+        &self.domains
     }
 
     pub(crate) fn recipient_gas_max(&self) -> u64 {

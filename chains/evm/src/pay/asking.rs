@@ -8,7 +8,10 @@
 //!   asked differs.
 //! - Gas and prices are integers. No constant stands for the gas that something needs.
 
+use std::collections::HashMap;
 use std::fmt::{self, Display};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use landfall_chain::{
@@ -73,7 +76,7 @@ impl PayingChain for EvmSource {
         evm(&intent.payer).map_err(wrong(pool))?;
         let readiness = match &intent.route {
             Route::Erc3009 { name, version } => {
-                token_readiness(pool, self.delegates(), intent, (name.as_str(), version.as_str())).await?
+                token_readiness(pool, (self.delegates(), self.domains()), intent, (name, version)).await?
             }
             Route::Delegate(delegate) => {
                 delegate_readiness(pool, self.delegates(), (delegate, intent), gas_max).await?
@@ -194,36 +197,62 @@ fn market(history: &WireFeeHistory, tip_least: u64) -> Option<FeeMarket> {
     Some(FeeMarket { base_fee, tip: usual.max(tip_least.into()) })
 }
 
+/// How long what a token reported of its domain is not asked for again. A signature for another domain pays nothing, and
+/// each carrier is estimated with the signature itself.
+const DOMAIN_KEPT: Duration = Duration::from_secs(60);
+
+/// The domains that their tokens have reported, and when.
+#[derive(Default, Debug)]
+pub(crate) struct Domains(Mutex<HashMap<[u8; 32], Instant>>);
+
+impl Domains {
+    fn is_known(&self, domain: &[u8; 32]) -> bool {
+        let reported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        reported.get(domain).is_some_and(|at| at.elapsed() < DOMAIN_KEPT)
+    }
+
+    fn keep(&self, domain: [u8; 32]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(domain, Instant::now());
+    }
+}
+
 async fn token_readiness(
     pool: &Pool,
-    delegates: &[Delegate],
+    (delegates, domains): (&[Delegate], &Domains),
     intent: &Intent,
     (name, version): (&str, &str),
 ) -> Result<Readiness, EvmError> {
     let token = contract(&intent.asset).map(Address::Evm).map_err(wrong(pool))?;
     let expected = erc3009::domain_separator(intent, name, version).map_err(wrong(pool))?;
-    let domain = json!({ "to": token.to_string(), "data": alloy::hex::encode_prefixed(erc3009::DOMAIN_SEPARATOR) });
     let tried = trial::call(intent, trial::RECIPIENT_GAS_MAX).map_err(wrong(pool))?;
-    let calls = [Call { method: CALL, params: json!([domain, "latest"]) }, code_of(&intent.payer), tried];
+    let mut calls = vec![code_of(&intent.payer), tried];
+    if !domains.is_known(&expected) {
+        let domain = json!({ "to": token.to_string(), "data": alloy::hex::encode_prefixed(erc3009::DOMAIN_SEPARATOR) });
+        calls.push(Call { method: CALL, params: json!([domain, "latest"]) });
+    }
     of_one(pool, &[CALL, CODE], &calls, |endpoint, answers| {
-        let domain = match &answers[0] {
-            Ok(answer) => endpoint.parse::<Data<'_>>(CALL, answer)?.to_array::<32>(),
-            Err(error) if is_of_the_contract(error) => None,
-            Err(error) => return Err(endpoint.refused(CALL, error)),
-        };
-        let code = code(endpoint, &answers[1])?;
-        let [reported, expected] = [domain.unwrap_or_default(), expected].map(alloy::hex::encode_prefixed);
-        Ok(if domain.is_none() {
-            Readiness::NotReady(format!("token {token} reports no DOMAIN_SEPARATOR"))
-        } else if reported != expected {
-            let what = format!("token {token} reports the domain {reported}, and its name and version make {expected}");
-            Readiness::NotReady(what)
-        } else if !code.is_empty() && !is_listed(delegates, &code) {
+        let code = code(endpoint, &answers[0])?;
+        if let Some(domain) = answers.get(2) {
+            let domain = match domain {
+                Ok(answer) => endpoint.parse::<Data<'_>>(CALL, answer)?.to_array::<32>(),
+                Err(error) if is_of_the_contract(error) => None,
+                Err(error) => return Err(endpoint.refused(CALL, error)),
+            };
+            let Some(domain) = domain else {
+                return Ok(Readiness::NotReady(format!("token {token} reports no DOMAIN_SEPARATOR")));
+            };
+            if domain != expected {
+                let [reported, made] = [domain, expected].map(alloy::hex::encode_prefixed);
+                let what = format!("token {token} reports the domain {reported}, and its name and version make {made}");
+                return Ok(Readiness::NotReady(what));
+            }
+            domains.keep(domain);
+        }
+        if !code.is_empty() && !is_listed(delegates, &code) {
             let what = "has code that is not listed, so that the token asks that (ERC-1271) and not its key";
-            Readiness::NotReady(format!("payer {} {what}", intent.payer))
-        } else {
-            tried_as(endpoint, intent, &answers[2], trial::RECIPIENT_GAS_MAX)?
-        })
+            return Ok(Readiness::NotReady(format!("payer {} {what}", intent.payer)));
+        }
+        tried_as(endpoint, intent, &answers[1], trial::RECIPIENT_GAS_MAX)
     })
     .await
 }

@@ -17,7 +17,7 @@
 
 mod abi;
 mod acting;
-mod asking;
+pub(crate) mod asking;
 mod authorization;
 mod carrier;
 pub(crate) mod delegate;

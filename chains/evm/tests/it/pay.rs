@@ -194,14 +194,14 @@ fn domain() -> [u8; 32] {
 
 #[tokio::test]
 async fn a_token_is_ready_when_it_reports_its_own_domain_and_the_payer_has_no_code() {
-    let (first, _second, source) = two().await;
     let own = json!(hex::encode_prefixed(domain()));
-    token(&first, Ok(own.clone()), "0x");
-    assert_eq!(source.readiness(&intent()).await.unwrap(), Readiness::Ready);
     let other = json!(hex::encode_prefixed([9; 32]));
     // The listed delegate answers for the payer's key (ERC-1271).
-    token(&first, Ok(own.clone()), "0xef010063c0c19a282a1b52b07dd5a65b58948a07dae32b");
-    assert_eq!(source.readiness(&intent()).await.unwrap(), Readiness::Ready);
+    for code in ["0x", "0xef010063c0c19a282a1b52b07dd5a65b58948a07dae32b"] {
+        let (first, _second, source) = two().await;
+        token(&first, Ok(own.clone()), code);
+        assert_eq!(source.readiness(&intent()).await.unwrap(), Readiness::Ready);
+    }
     let cases = [
         (Ok(other), "0x", "reports the domain 0x0909"),
         (Ok(json!("0x")), "0x", "reports no DOMAIN_SEPARATOR"),
@@ -209,10 +209,27 @@ async fn a_token_is_ready_when_it_reports_its_own_domain_and_the_payer_has_no_co
         (Ok(own), "0xef01005757575757575757575757575757575757575757", "has code"),
     ];
     for (domain, code, expected) in cases {
+        let (first, _second, source) = two().await;
         token(&first, domain, code);
         let Readiness::NotReady(why) = source.readiness(&intent()).await.unwrap() else { panic!("{expected}") };
         assert!(why.contains(expected), "{why}");
     }
+}
+
+#[tokio::test]
+async fn a_token_that_reported_its_domain_is_not_asked_for_it_again_at_once() {
+    let (first, _second, source) = two().await;
+    token(&first, Ok(json!(hex::encode_prefixed([9; 32]))), "0x");
+    for _ in 0..2 {
+        let other = source.readiness(&intent()).await.unwrap();
+        assert!(matches!(other, Readiness::NotReady(_)), "{other:?}");
+    }
+    assert_eq!(calls(&first, "eth_call").len(), 4, "another domain is never kept");
+    token(&first, Ok(json!(hex::encode_prefixed(domain()))), "0x");
+    for _ in 0..3 {
+        assert_eq!(source.readiness(&intent()).await.unwrap(), Readiness::Ready);
+    }
+    assert_eq!(calls(&first, "eth_call").len(), 4, "three payments, and the domain once");
 }
 
 #[tokio::test]
