@@ -271,7 +271,7 @@ impl Inner {
         let draft = |made: Option<&Made>| Draft::of_carrier(path, carrier, (&entries, made), now);
         let seen = journal.seen(&draft(None));
         let cancelled = carrier.carried.intent().and_then(|intent| journal.cancelled(&intent.transfer_id));
-        Policy::judge_beside(&carrier.carried, seen, cancelled)?;
+        self.policy.judge_beside(&carrier.carried, seen, cancelled)?;
         let signature = match made_before(journal, &key, seen)? {
             Some(made) => made.signature.ok_or_else(|| away("its journal does not have what the token signed"))?,
             None => key.sign(&unsigned.digest())?,
@@ -295,7 +295,9 @@ impl Inner {
         let draft = |intent_seq: u64, tx: Option<&TxId>| Draft::of_guarded(path, guarded, (intent_seq, tx), now);
         let (seen, is_reclaimed) = match intent {
             Seen::Same { seq } => (journal.seen(&draft(seq, None)), journal.is_reclaimed(seq)),
-            Seen::Never | Seen::OtherDeadline { .. } | Seen::OtherContent { .. } => (Seen::Never, false),
+            Seen::Never | Seen::OtherTerms | Seen::OtherDeadline { .. } | Seen::OtherContent { .. } => {
+                (Seen::Never, false)
+            }
         };
         let (of, is_signed) = ([sponsor.address()?, solana_address(&payer)], seen != Seen::Never);
         let known = KnownGuarded { sponsor: of[0], payer: of[1], intent, is_signed, is_reclaimed };
@@ -397,7 +399,9 @@ fn made_before<K>(journal: &Journal, key: &Key<K>, seen: Seen) -> Result<Option<
         Seen::Same { seq } if key.is_held() => {
             journal.made(seq).map(Some).map_err(|error| away(&format!("its journal: {error}")))
         }
-        Seen::Same { .. } | Seen::Never | Seen::OtherDeadline { .. } | Seen::OtherContent { .. } => Ok(None),
+        Seen::Same { .. } | Seen::Never | Seen::OtherTerms | Seen::OtherDeadline { .. } | Seen::OtherContent { .. } => {
+            Ok(None)
+        }
     }
 }
 
@@ -423,7 +427,7 @@ fn away(what: &str) -> Unsigned {
 fn staged(journal: &mut Journal, draft: Draft) -> Result<u64, Refusal> {
     match journal.seen(&draft) {
         Seen::Same { seq } => Ok(seq),
-        Seen::Never | Seen::OtherDeadline { .. } | Seen::OtherContent { .. } => {
+        Seen::Never | Seen::OtherTerms | Seen::OtherDeadline { .. } | Seen::OtherContent { .. } => {
             journal.stage(draft).ok_or_else(|| Refusal("it contradicts the journal".to_owned()))
         }
     }

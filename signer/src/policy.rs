@@ -156,7 +156,7 @@ impl Policy {
             Seen::OtherDeadline { deadlines } => {
                 check_cancelled(cancelled).and(check_heals(heals, deadlines)).and(check_deadline(intent.deadline, now))
             }
-            Seen::Never => check_heals(heals, 0).and(check_deadline(intent.deadline, now)),
+            Seen::Never | Seen::OtherTerms => check_heals(heals, 0).and(check_deadline(intent.deadline, now)),
         }
     }
 
@@ -164,8 +164,10 @@ impl Policy {
     pub(crate) fn judge_caps(&self, intent: &Intent, seen: Seen, spent: U256) -> Result<(), Refusal> {
         let Intent { chain_ref, asset, amount, .. } = intent;
         match (seen, self.caps.get(&(chain_ref.clone(), *asset))) {
-            (Seen::Never, Some(cap)) => cap.check(*amount, spent, &format!("{asset} on {chain_ref}")),
-            (Seen::Never | Seen::Same { .. } | Seen::OtherDeadline { .. } | Seen::OtherContent { .. }, _) => Ok(()),
+            (Seen::Never | Seen::OtherTerms, Some(cap)) => {
+                cap.check(*amount, spent, &format!("{asset} on {chain_ref}"))
+            }
+            (_, None) | (Seen::Same { .. } | Seen::OtherDeadline { .. } | Seen::OtherContent { .. }, _) => Ok(()),
         }
     }
 
@@ -183,7 +185,7 @@ impl Policy {
         check_address("the payer", intent.payer, path, derived)?;
         match seen {
             Seen::Same { seq } => Ok(seq),
-            Seen::Never | Seen::OtherDeadline { .. } | Seen::OtherContent { .. } => {
+            Seen::Never | Seen::OtherTerms | Seen::OtherDeadline { .. } | Seen::OtherContent { .. } => {
                 refuse("the intent is not in the journal")
             }
         }
@@ -301,31 +303,39 @@ impl Policy {
     }
 
     /// What was cancelled gets no new payment, and a nonce of a treasury no other refill. The bytes of what was signed before
-    /// are given again: they may have left already. `seen` is what the journal has of the carrier, and `cancelled` the entry
-    /// that cancelled its transfer.
-    pub(crate) fn judge_beside(carried: &Carried, seen: Seen, cancelled: Option<u64>) -> Result<(), Refusal> {
+    /// are given again: they may have left already. So is a refill that is more than may be given by now. `seen` is what the
+    /// journal has of the carrier, and `cancelled` the entry that cancelled its transfer.
+    pub(crate) fn judge_beside(&self, carried: &Carried, seen: Seen, cancelled: Option<u64>) -> Result<(), Refusal> {
         match (carried, seen) {
+            (Carried::Refill(refill), Seen::Never) => self.check_refilled(refill),
             (Carried::Refill(_), Seen::OtherContent { seq }) => {
                 refuse(format!("this nonce of the treasury has entry {seq} of the journal, of another content"))
             }
             (Carried::Cancellation(_) | Carried::Clearings(_) | Carried::Refill(_), _) | (_, Seen::Same { .. }) => {
                 Ok(())
             }
-            (Carried::Payment { .. }, Seen::Never | Seen::OtherDeadline { .. } | Seen::OtherContent { .. }) => {
-                check_cancelled(cancelled)
-            }
+            (
+                Carried::Payment { .. },
+                Seen::Never | Seen::OtherTerms | Seen::OtherDeadline { .. } | Seen::OtherContent { .. },
+            ) => check_cancelled(cancelled),
         }
     }
 
-    /// A treasury gives to a sponsor of the same seed and chain, whose address is `derived`, and no more than is listed.
+    /// A treasury gives to a sponsor of the same seed and chain, whose address is `derived`.
     fn check_refill(&self, refill: &Refill, derived: Option<Address>) -> Result<(), Refusal> {
-        let Refill { chain_ref, number, recipient, amount } = refill;
-        let Some(most) = self.refill_max.get(chain_ref).map(|most| U256::from(*most)) else {
+        let Refill { chain_ref, number, recipient, .. } = refill;
+        if !self.refill_max.contains_key(chain_ref) {
             return refuse(format!("{chain_ref} is not on the list, so no sponsor is refilled there"));
-        };
+        }
         if derived != Some(*recipient) {
             return refuse(format!("{recipient} is not sponsor {number} of {chain_ref}"));
         }
+        Ok(())
+    }
+
+    /// It gives no more than is listed.
+    fn check_refilled(&self, Refill { chain_ref, amount, .. }: &Refill) -> Result<(), Refusal> {
+        let most = self.refill_max.get(chain_ref).copied().map(U256::from).unwrap_or_default();
         if amount.is_zero() || *amount > most {
             return refuse(format!("a refill of {amount}: expected is 1 to {most} on {chain_ref}"));
         }
@@ -352,7 +362,7 @@ impl Policy {
         }
         check_compute(terms.compute_limit)?;
         self.check_cost_max(&given.chain_ref, terms.cost_max())?;
-        Policy::judge_beside(&carried, seen, None)
+        self.judge_beside(&carried, seen, None)
     }
 
     /// The entry of the intent that it pays. A new one is signed within the window alone: what proves that nothing was
@@ -467,7 +477,7 @@ impl KnownSigned {
         match (self.signer, self.seen) {
             (Some(signer), Seen::Same { seq }) if signer == wallet => Ok(seq),
             (_, Seen::Same { .. }) => of_nobody(wallet),
-            (_, Seen::Never | Seen::OtherDeadline { .. } | Seen::OtherContent { .. }) => {
+            (_, Seen::Never | Seen::OtherTerms | Seen::OtherDeadline { .. } | Seen::OtherContent { .. }) => {
                 refuse("the authorization is not in the journal")
             }
         }
@@ -504,7 +514,7 @@ fn check_cancelled(cancelled: Option<u64>) -> Result<(), Refusal> {
 /// A wallet signs one thing for each of its nonces.
 fn check_nonce(seen: Seen) -> Result<(), Refusal> {
     match seen {
-        Seen::Never | Seen::Same { .. } => Ok(()),
+        Seen::Never | Seen::OtherTerms | Seen::Same { .. } => Ok(()),
         Seen::OtherContent { seq } => {
             refuse(format!("this nonce of the wallet has entry {seq} of the journal, of another content"))
         }
@@ -994,12 +1004,12 @@ mod tests {
         let why = refusal(carried(Some(SPONSOR), Seen::Same { seq: 4 }));
         assert!(why.starts_with("the cancellation has no signature of its payer 0x0101"), "{why}");
 
-        let payment = |seen, cancelled| Policy::judge_beside(&carrier().carried, seen, cancelled);
+        let payment = |seen, cancelled| policy().judge_beside(&carrier().carried, seen, cancelled);
         assert_eq!(payment(Seen::Never, None), Ok(()));
         assert_eq!(payment(Seen::Same { seq: 2 }, Some(4)), Ok(()), "those bytes may have left already");
         let why = refusal(payment(Seen::Never, Some(4)));
         assert_eq!(why, "the transfer was cancelled by entry 4 of the journal");
-        assert_eq!(Policy::judge_beside(&cancelling.carried, Seen::Never, Some(4)), Ok(()));
+        assert_eq!(policy().judge_beside(&cancelling.carried, Seen::Never, Some(4)), Ok(()));
     }
 
     fn clearing() -> Authorization {
@@ -1117,12 +1127,6 @@ mod tests {
         let sponsor = KeyPath::of_sponsor(Family::Evm, "eip155:8453", 2);
         let cases = [
             (
-                of(Refill { amount: U256::from(501), ..refill() }),
-                "a refill of 501: expected is 1 to 500 on eip155:8453",
-            ),
-            (of(Refill { amount: U256::ZERO, ..refill() }), "a refill of 0: expected is 1 to 500"),
-            (of(Refill { amount: U256::MAX, ..refill() }), "a refill of 1157"),
-            (
                 of(Refill { recipient: PAYER, ..refill() }),
                 "0x0101010101010101010101010101010101010101 is not sponsor 2",
             ),
@@ -1161,11 +1165,19 @@ mod tests {
 
     #[test]
     fn a_nonce_of_a_treasury_has_one_content_whatever_is_offered_for_it() {
-        let judged = |seen| Policy::judge_beside(&refilling(refill()).carried, seen, None);
-        assert_eq!(judged(Seen::Never), Ok(()));
-        assert_eq!(judged(Seen::Same { seq: 3 }), Ok(()));
-        let why = refusal(judged(Seen::OtherContent { seq: 3 }));
+        let of = |amount: u64, seen| {
+            policy().judge_beside(&Carried::Refill(Refill { amount: U256::from(amount), ..refill() }), seen, None)
+        };
+        assert_eq!(of(500, Seen::Never), Ok(()));
+        assert_eq!(of(500, Seen::Same { seq: 3 }), Ok(()));
+        let why = refusal(of(500, Seen::OtherContent { seq: 3 }));
         assert_eq!(why, "this nonce of the treasury has entry 3 of the journal, of another content");
+        for amount in [0, 501] {
+            let why = format!("a refill of {amount}: expected is 1 to 500 on eip155:8453");
+            assert_eq!(refusal(of(amount, Seen::Never)), why);
+        }
+        assert_eq!(of(501, Seen::Same { seq: 3 }), Ok(()), "it was signed when so much might be given");
+        assert_eq!(of(501, Seen::OtherTerms), Ok(()), "and its fees may be raised");
     }
 
     const SOL: &str = "solana:x";

@@ -27,6 +27,8 @@ pub enum Seen {
         /// How many deadlines there are.
         deadlines: usize,
     },
+    /// The same refill, in another transaction.
+    OtherTerms,
     /// The transfer has this entry, of another content.
     OtherContent {
         /// Its number.
@@ -119,14 +121,15 @@ impl Index {
         let known = line.refilled().and_then(|(place, what)| Some((self.refills.get(&place)?, what)));
         match known {
             Some(((first, seq), what)) if *first != what => Seen::OtherContent { seq: *seq },
-            Some(_) | None => Seen::Never,
+            Some(_) => Seen::OtherTerms,
+            None => Seen::Never,
         }
     }
 
     /// Takes in the entry behind all others.
     pub(super) fn add(&mut self, line: &Line) -> Result<(), Contradiction> {
         let follows = match self.seen(line) {
-            Seen::Never => true,
+            Seen::Never | Seen::OtherTerms => true,
             Seen::OtherDeadline { deadlines } => deadlines < DEADLINES_MAX,
             Seen::Same { .. } | Seen::OtherContent { .. } => false,
         };

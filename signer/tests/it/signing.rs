@@ -7,6 +7,7 @@ use landfall_chain::{
     Seed, SignRequest, Signed, SignedAuthorization, SignedIntent, Signer, TxId, U256,
 };
 use landfall_evm::pay::{authorization_digest, cancellation_digest, carrier as unsigned, intent_digest, signer_of};
+use landfall_signer::{Policy, Sendable};
 
 use crate::world::{CHAIN, IMPLEMENTATIONS, NOW, World, by_delegate, carrier, intent, of_intent, one, sponsor, wallet};
 
@@ -417,4 +418,29 @@ async fn a_treasury_gives_each_sponsor_of_its_own_what_the_journal_has_for_that_
     let expected =
         [(1, of(4, good.clone(), &signed)), (2, of(4, good, &raised)), (3, of(5, refill(3, second, 6_000), &next))];
     assert_eq!(entries[..3], expected);
+}
+
+#[tokio::test]
+async fn a_refill_that_was_signed_may_be_carried_on_when_less_may_be_given() {
+    let world = World::new();
+    let signer = world.open();
+    let path = KeyPath::of_treasury(Family::Evm, CHAIN);
+    let addresses = signer.addresses(&[path, sponsor()]).await.unwrap();
+    let [treasury, recipient] = addresses[..] else { panic!("two addresses") };
+    let asked = |nonce, max_fee| {
+        let refill = Refill { chain_ref: CHAIN.to_owned(), number: 0, recipient, amount: U256::from(5_000) };
+        let carried = Carried::Refill(refill);
+        let carrier = Carrier { sponsor: treasury, carried, nonce, gas_limit: 25_200, max_fee, tip: 1 };
+        SignRequest::Carrier { path, carrier }
+    };
+    let fee = 3_000_000_000;
+    let signed = one(&signer, asked(4, fee)).await.unwrap();
+    drop(signer);
+    let (chain_ref, cost_max) = (CHAIN.to_owned(), 10_u128.pow(16));
+    let less = Sendable { chain_ref, assets: Vec::new(), caps: Vec::new(), cost_max, refill_max: 4_999 };
+    let signer = world.open_by(Policy::new([less]));
+    assert_eq!(one(&signer, asked(4, fee)).await.unwrap(), signed);
+    assert_eq!(one(&signer, asked(4, 2 * fee)).await.unwrap().seq, 2);
+    let why = one(&signer, asked(5, fee)).await.unwrap_err().0;
+    assert_eq!(why, "a refill of 5000: expected is 1 to 4999 on eip155:8453");
 }
