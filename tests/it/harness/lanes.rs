@@ -42,6 +42,13 @@ pub(crate) fn given_seed() -> u64 {
     variable("LANDFALL_SEED").map_or(0, |seed| seed.parse().unwrap())
 }
 
+/// After which awaits below `end` something is cut off: after each in a full run, after every third from a new one on
+/// otherwise.
+pub(crate) fn cuts(end: u32) -> impl Iterator<Item = u32> {
+    let (first, step) = if full() { (0, 1) } else { (u32::try_from(given_seed() % 3).unwrap(), 3) };
+    (first..end).step_by(step)
+}
+
 fn variable(name: &str) -> Option<String> {
     #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
     std::env::var(name).ok()

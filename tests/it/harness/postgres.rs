@@ -129,12 +129,15 @@ impl TestStore {
         TestStore { db: patient(open(&url).await).await, url, folder: self.folder.clone() }
     }
 
-    /// The same store, emptied: for tests that need thousands. Opening one costs more than what they do in it.
+    /// The same store, emptied: for tests that need many. Making and opening one costs more than what they do in it.
     pub(crate) async fn again(&self) -> Self {
+        let deletions = EMPTYING.get_or_init(deletions).await;
         let mut tx = self.db.begin().await.unwrap();
-        let Connected::Sqlite(connection) = tx.engine() else { panic!("SQLite") };
-        for deletion in EMPTYING.get_or_init(async || deletions(connection).await).await {
-            sqlx::query(deletion.clone()).execute(&mut *connection).await.unwrap();
+        for deletion in deletions.iter().cloned() {
+            match tx.engine() {
+                Connected::Sqlite(connection) => drop(sqlx::query(deletion).execute(connection).await.unwrap()),
+                Connected::Postgres(connection) => drop(sqlx::query(deletion).execute(connection).await.unwrap()),
+            }
         }
         tx.commit().await.unwrap();
         TestStore { db: self.db.clone(), url: self.url.clone(), folder: None }
@@ -178,8 +181,10 @@ async fn waiting_long<DB: Database>(
 }
 
 /// What empties all tables, none before those that refer to it: a pragma that defers these checks would have SQLite
-/// prepare every statement of the connection anew.
-async fn deletions(connection: &mut SqliteConnection) -> Vec<SqlStr> {
+/// prepare every statement of the connection anew. Both engines have the same tables.
+async fn deletions() -> Vec<SqlStr> {
+    let (_, migrated) = FILE.get_or_init(migrated_file).await;
+    let connection = &mut SqliteConnection::connect(&format!("sqlite:{}", migrated.display())).await.unwrap();
     let of_ours = "type = 'table' AND name NOT LIKE '\\_sqlx%' ESCAPE '\\' AND name NOT LIKE 'sqlite%'";
     let names = AssertSqlSafe(format!("SELECT name FROM sqlite_master WHERE {of_ours}"));
     let names: Vec<(String,)> = sqlx::query_as(names).fetch_all(&mut *connection).await.unwrap();

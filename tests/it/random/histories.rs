@@ -98,22 +98,18 @@ const HAPPENS: [&str; 41] = [
     "with tiers",
 ];
 
-/// Where histories are kept: the one that is random, and the straight scan. SQLite files are used again.
+/// Where histories are kept: the one that is random, and the straight scan.
 struct Shelf {
-    engine: Engine,
     stores: [TestStore; 2],
 }
 
 impl Shelf {
     async fn new(engine: Engine) -> Self {
-        Shelf { engine, stores: [TestStore::fresh(engine).await, TestStore::fresh(engine).await] }
+        Shelf { stores: [TestStore::fresh(engine).await, TestStore::fresh(engine).await] }
     }
 
     async fn take(&self, index: usize) -> TestStore {
-        match self.engine {
-            Engine::Sqlite => self.stores[index].again().await,
-            Engine::Postgres => TestStore::fresh(self.engine).await,
-        }
+        self.stores[index].again().await
     }
 }
 

@@ -8,7 +8,7 @@ use landfall_chain::U256;
 use landfall_sim::{Fault, SendFault};
 
 use super::{Bench, LEASE_OVER, PAYER, USDC, alice, may_pass, sender, token};
-use crate::harness::lanes::{full, given_seed};
+use crate::harness::lanes::cuts;
 use crate::harness::postgres::{ENGINES, Engine};
 use crate::harness::world::address;
 
@@ -103,18 +103,12 @@ async fn t27_a_carrier_that_fails_for_nothing_is_followed_by_another_or_by_the_e
     }
 }
 
-/// After which awaits a tick is cut off: after each in a full run, after every third from a new one on otherwise.
-fn crashes_at() -> impl Iterator<Item = u32> {
-    let (first, step) = if full() { (0, 1) } else { (u32::try_from(given_seed() % 3).unwrap(), 3) };
-    (first..AWAITS_MAX).step_by(step)
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t18_a_crash_at_any_await_of_a_tick_pays_once_and_leaves_no_gap() {
     for engine in ENGINES {
         let mut bench = Bench::on(engine, 2).await;
         let (mut crashes, mut misses, mut ids) = (0, 0, Vec::new());
-        for wakeups in crashes_at() {
+        for wakeups in cuts(AWAITS_MAX) {
             ids.push(bench.accept(wakeups, 1_000).await);
             let was_cut_off = bench.crash_within(wakeups).await;
             bench.world.pass(LEASE_OVER);

@@ -140,8 +140,9 @@ async fn random_histories_of_sending_on_postgresql_too() {
     let (count, mode) = if full() { (1_000, "full") } else { (4, "bounded") };
     let mut tally = Tally::default();
     let base = given_seed();
+    let shelf = TestStore::fresh(Engine::Postgres).await;
     for seed in base..base + count {
-        history(TestStore::fresh(Engine::Postgres).await, seed, erc3009(), &mut tally).await;
+        history(shelf.again().await, seed, erc3009(), &mut tally).await;
     }
     println!("{mode}: {count} histories from seed {base} on PostgreSQL:{tally}");
 }

@@ -10,6 +10,7 @@ use landfall_chain::{Lane, Native, NativeSource};
 use landfall_sim::{Fault, SimLeg, SimTx};
 
 use crate::harness::books::events;
+use crate::harness::lanes::cuts;
 use crate::harness::postgres::{ENGINES, Engine};
 use crate::harness::world::{FINALITY_DEPTH, World, address, report, until_called};
 
@@ -96,7 +97,7 @@ async fn what_was_witnessed_is_settled_without_another_trace_also_by_a_new_proce
 
 #[tokio::test]
 async fn a_crash_between_the_trace_and_its_witness_loses_neither() {
-    for wakeups in 0..60 {
+    for wakeups in cuts(60) {
         let mut world = world(Engine::Sqlite).await;
         world.chain.mine(vec![inner(0, ALICE, 5)]);
         world.tick().await;

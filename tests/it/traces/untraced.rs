@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::delivery::engine::until;
 use crate::harness::books::events;
+use crate::harness::lanes::cuts;
 use crate::harness::postgres::{ENGINES, Engine};
 use crate::harness::world::{CHAIN, FINALITY_DEPTH, World, address, cut_off};
 use crate::past::rescan::execute;
@@ -236,7 +237,7 @@ async fn what_a_trace_confirmed_otherwise_is_not_credited_again_by_the_logs_of_i
 #[tokio::test]
 async fn what_two_endpoints_report_a_rescan_is_not_denied_by_a_witness_of_before() {
     // Past the end of a step, so that it is cut off everywhere.
-    for wakeups in 0..40 {
+    for wakeups in cuts(40) {
         let mut world = world(Engine::Sqlite).await;
         world.chain.mine(vec![inner(0, ALICE, 5)]);
         world.catch_up().await;

@@ -280,6 +280,7 @@ async fn sponsors_are_even(bench: &Bench) {
     let costs: Vec<Value> = entries.filter(|entry| entry["kind"] == "COST").collect();
     let amounts: Vec<u64> = costs.iter().map(|cost| lamports_of(cost["amount"].as_str().unwrap())).collect();
     assert!(amounts.iter().any(|amount| *amount >= given) && amounts.iter().any(|amount| *amount < given), "{costs:?}");
+    println!("lamports: {amounts:?} were paid, and each guard holds {rent}; an account of a token takes {given}");
     let guards: u64 = 2 * rent;
     assert_eq!(own + amounts.iter().sum::<u64>() + guards, 2 * SOL, "{costs:?}");
 }

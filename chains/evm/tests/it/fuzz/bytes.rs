@@ -208,7 +208,7 @@ fn spoiler(fault: &Fault, mut turns_before: usize, corpus: &Arc<Corpus>) -> Spoi
 fn a_spoilt_body_is_an_error_or_the_truth() {
     let (corpus, door) = (Arc::new(Corpus::new()), RefCell::new(Door::open()));
     let input = (0..corpus.small, select(&Ask::ALL), 0..2_usize, fault());
-    let counts = Counts { bounded: 4_000, full: 200_000 };
+    let counts = Counts { bounded: 2_000, full: 200_000 };
     let tally = fuzz("spoilt bodies", &counts, &input, |(fixture, ask, turn, fault)| {
         let case = Case::true_one(&corpus, &corpus.fixtures[fixture], ask);
         let outcome = case.put(&mut door.borrow_mut(), &case.texts(), || Some(spoiler(&fault, turn, &corpus)))?;

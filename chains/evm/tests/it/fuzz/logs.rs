@@ -101,7 +101,7 @@ fn with_absent_statuses((block, mut receipts): (Value, Value), statuses: &[Statu
 #[test]
 fn exactly_the_logs_that_pay_are_legs() {
     let (network, door) = (listing(Chain::EthereumMainnet), RefCell::new(Door::open()));
-    let counts = Counts { bounded: 2_000, full: 200_000 };
+    let counts = Counts { bounded: 1_000, full: 200_000 };
     let tally = fuzz("blocks with random logs", &counts, &vec(ran(), 1..5), |ran| {
         let statuses: Vec<Status> = ran.iter().map(|ran| ran.status).collect();
         let txs: Vec<Tx> = (0..).zip(ran).map(|(nonce, ran)| ran.tx(nonce)).collect();

@@ -11,12 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use alloy::primitives::B256;
 use landfall_chain::{BlockSource, EndpointState, Network};
 use landfall_evm::EvmSource;
+use landfall_rpc::Timings;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
+use url::Url;
 
 use super::corpus::BLOCK;
 use crate::mint;
@@ -86,7 +88,9 @@ impl Door {
         if let Some(source) = before.filter(|source| self.greets(network, source)) {
             return source;
         }
-        let source = EvmSource::new(network.clone(), &[self.url.parse().unwrap()]).unwrap();
+        // Who proved a lie is looked at again after a moment, and often nobody else is there.
+        let url: Url = self.url.parse().unwrap();
+        let source = EvmSource::at(network.clone(), vec![url.into()], Timings::SHORT).unwrap();
         assert!(self.greets(network, &source), "an honest node is believed");
         source
     }
