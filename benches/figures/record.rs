@@ -66,7 +66,7 @@ async fn on(url: &str, engine: &str, size: Size) -> anyhow::Result<()> {
 async fn lists(bench: &Bench, count: u64, size: Size) -> anyhow::Result<()> {
     let mut caller = Caller::new(bench.api, &bench.key).await?;
     let pages = size.pick(10, 300, 1_000);
-    let account = format!("/v2/crypto/transfers?account_id={}&limit=25", bench.account);
+    let account = format!("/v2/crypto/transfers?account_id={}&limit=25", bench.accounts[0]);
     let all = "/v2/crypto/transfers?limit=25".to_owned();
     for (of, list) in [("of all", &all), ("of the account", &account)] {
         caller.measure(&format!("first pages {of}"), (0..pages).map(|_| list.clone())).await?;

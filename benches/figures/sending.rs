@@ -95,7 +95,7 @@ async fn on(url: &str, engine: &str, raw: f64, size: Size) -> anyhow::Result<()>
     // Not the service asked for these.
     used.by_method.entry("eth_call".to_owned()).and_modify(|calls| *calls -= polls);
     let a_second = float(count)? / took.as_secs_f64();
-    println!("{engine}: {count} transfers, {SPONSORS} sponsors, {CALLERS} callers");
+    println!("{engine}: {count} transfers, {SPONSORS} sponsors, {CALLERS} callers with an account each");
     println!("  paid a second: {a_second:.0} (goal >= 100), {:.2} of what anvil takes alone", ratio(a_second, raw));
     println!("  accepted a second: {:.0} (no goal)", float(count)? / accepted.as_secs_f64());
     let (p50, p99) = quantiles(times);
@@ -142,7 +142,7 @@ impl Used {
     }
 }
 
-/// A service that sends, its chain, and a payer with money.
+/// A service that sends, its chain, and payers with money.
 pub(crate) struct Bench {
     folder: tempfile::TempDir,
     pub(crate) node: Anvil,
@@ -150,7 +150,8 @@ pub(crate) struct Bench {
     service: Service,
     pub(crate) api: SocketAddr,
     pub(crate) key: String,
-    pub(crate) account: String,
+    /// Of each caller, an account that pays.
+    pub(crate) accounts: Vec<String>,
     /// So many transfers were asked for.
     asked: u64,
 }
@@ -194,17 +195,20 @@ impl Bench {
             let sponsor: Value = serde_json::from_str(line)?;
             node.rpc("anvil_setBalance", json!([sponsor["address"], SPONSOR_OWNS])).await?;
         }
-        let asked = json!({ "request_id": "alice", "identity_id": "house", "type": "SEGREGATED" });
-        let (status, opened) = caller.post("/v2/accounts", &asked).await?;
-        anyhow::ensure!(status == 201, "{opened}");
-        let account = opened["id"].as_str().context("an account")?.to_owned();
-        let alice = opened["addresses"][0]["address"].as_str().context("a derived address")?;
-        let alice = Address::parse(Family::Evm, alice).context("an address")?;
-        let payer = node.accounts().await?[0];
-        let data = token::mint(&alice, U256::from(1_000_000_000_000_u64));
-        node.send(&TxRequest { from: payer, nonce: 0, to: token, value: U256::ZERO, data }).await?;
+        let (funder, mut accounts) = (node.accounts().await?[0], Vec::new());
+        for nth in 0..CALLERS {
+            let asked = json!({ "request_id": format!("payer-{nth}"), "identity_id": "house", "type": "SEGREGATED" });
+            let (status, opened) = caller.post("/v2/accounts", &asked).await?;
+            anyhow::ensure!(status == 201, "{opened}");
+            accounts.push(opened["id"].as_str().context("an account")?.to_owned());
+            let payer = opened["addresses"][0]["address"].as_str().context("a derived address")?;
+            let payer = Address::parse(Family::Evm, payer).context("an address")?;
+            let data = token::mint(&payer, U256::from(1_000_000_000_000_u64));
+            let nonce = u64::try_from(nth)?;
+            node.send(&TxRequest { from: funder, nonce, to: token, value: U256::ZERO, data }).await?;
+        }
         node.mine(3).await?;
-        Ok(Bench { folder, node, token, service, api, key, account, asked: 0 })
+        Ok(Bench { folder, node, token, service, api, key, accounts, asked: 0 })
     }
 
     /// Ends the service.
@@ -229,7 +233,7 @@ impl Bench {
         self.asked += count;
         for lane in 0..u64::try_from(CALLERS)? {
             let mut caller = Caller::new(self.api, &self.key).await?;
-            let account = self.account.clone();
+            let account = self.accounts[usize::try_from(lane)?].clone();
             asking.spawn(async move {
                 let mut times = Vec::new();
                 for nth in (0..count).skip(usize::try_from(lane)?).step_by(CALLERS) {
