@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # A private PostgreSQL for one test run: fresh, on 127.0.0.1 only, gone afterwards. Source it after lib.sh; it runs nothing.
 #
-# Tests kill processes and no machine, so it does not wait for the disk unless PG_FSYNC=on: what a process wrote is with the kernel.
+# It promises a server with the durability of a real one (fsync stays on: crashes are tested against it).
 # It deliberately leaves every other server of the machine alone.
 
 PG_START_TRIES_MAX=20
@@ -44,7 +44,6 @@ start_postgres() {
 listen_addresses = '127.0.0.1'
 unix_socket_directories = '$PG_DIR'
 max_connections = 200
-fsync = ${PG_FSYNC:-off}
 END
     local try port
     for ((try = 1; try <= PG_START_TRIES_MAX; try++)); do

@@ -299,7 +299,7 @@ impl Inner {
                 (Seen::Never, false)
             }
         };
-        let (of, is_signed) = ([sponsor.address()?, solana_address(&payer)], seen != Seen::Never);
+        let (of, is_signed) = ([sponsor.address()?, solana_address(&payer)], matches!(seen, Seen::Same { .. }));
         let known = KnownGuarded { sponsor: of[0], payer: of[1], intent, is_signed, is_reclaimed };
         let intent_seq = self.policy.judge_guarded([path, payer_path], guarded, &known, now)?;
         let by_sponsor = sponsor_signature(journal, &sponsor, seen, unsigned.message())?;

@@ -514,12 +514,12 @@ fn check_cancelled(cancelled: Option<u64>) -> Result<(), Refusal> {
 /// A wallet signs one thing for each of its nonces.
 fn check_nonce(seen: Seen) -> Result<(), Refusal> {
     match seen {
-        Seen::Never | Seen::OtherTerms | Seen::Same { .. } => Ok(()),
+        Seen::Never | Seen::Same { .. } => Ok(()),
         Seen::OtherContent { seq } => {
             refuse(format!("this nonce of the wallet has entry {seq} of the journal, of another content"))
         }
-        // It has none.
-        Seen::OtherDeadline { .. } => refuse("an authorization has no deadline"),
+        // It has none, and is no refill.
+        Seen::OtherDeadline { .. } | Seen::OtherTerms => refuse("an authorization has one content for each nonce"),
     }
 }
 

@@ -69,9 +69,7 @@ impl Rules {
     pub(crate) fn judge(&mut self, offer: Offer, sender: Sender, gas_min: u64) -> Judged {
         let place = (offer.sender.to_string(), offer.nonce);
         let before = self.offered.get(&place).copied();
-        if before.is_some_and(|before| before < offer.max_fee) {
-            self.count("raised");
-        }
+        let is_raised = before.is_some_and(|before| before < offer.max_fee);
         self.offered.insert(place, offer.max_fee.max(before.unwrap_or_default()));
         let strikes = self.rng.random_range(0..100) < self.mischief_percent;
         let how = if strikes { self.rng.random_range(1..=4) } else { 0 };
@@ -90,6 +88,9 @@ impl Rules {
         if let Err(refusal) = taken {
             self.count(&format!("refused: {refusal:?}"));
             return Judged::Refused(self.client.words(refusal, &offer, sender));
+        }
+        if is_raised {
+            self.count("taken with higher fees");
         }
         let (what, judged) = match how {
             3 => ("taken in silence", Judged::Silent),
@@ -172,7 +173,7 @@ async fn are_paid_once(client: Client, seed: u64) {
         );
         let strikes = ["forgotten", "said to be known", "taken in silence", "taken late"].map(|what| rules.times(what));
         assert!(strikes.iter().sum::<u32>() > 0, "{:?}", rules.tally);
-        assert!(rules.times("raised") > 0, "{:?}", rules.tally);
+        assert!(rules.times("taken with higher fees") > 0, "{:?}", rules.tally);
         for never in [Refusal::Full, Refusal::InFlight, Refusal::Reserved, Refusal::Poor] {
             assert_eq!(rules.times(&format!("refused: {never:?}")), 0, "{:?}", rules.tally);
         }

@@ -49,6 +49,11 @@ pub(crate) fn cuts(end: u32) -> impl Iterator<Item = u32> {
     (first..end).step_by(step)
 }
 
+/// How many of `count` awaits [`cuts`] takes at least.
+pub(crate) fn cuts_of(count: u32) -> u32 {
+    if full() { count } else { count / 3 }
+}
+
 fn variable(name: &str) -> Option<String> {
     #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
     std::env::var(name).ok()

@@ -8,7 +8,7 @@ use landfall_sim::SendFault;
 
 use super::{Bench, LEASE_OVER, USDC};
 use crate::harness::books::rows;
-use crate::harness::lanes::cuts;
+use crate::harness::lanes::{cuts, cuts_of};
 use crate::harness::postgres::{ENGINES, Engine};
 
 const CANCELLED: State = State::Dropped(FailureCode::Cancelled);
@@ -132,7 +132,7 @@ async fn a_crash_at_any_moment_leaves_one_cancellation_that_is_sent() {
         assert!(sent <= 3, "{sent} attempts after {wakeups} wake-ups");
         bench.close().await;
     }
-    assert!(cut_off > 4, "only {cut_off} ticks were cut off");
+    assert!(cut_off > cuts_of(15), "only {cut_off} ticks were cut off");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

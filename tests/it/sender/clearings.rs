@@ -8,7 +8,7 @@ use landfall_chain::U256;
 
 use super::{Bench, LEASE_OVER, alice, by_delegate};
 use crate::harness::books::rows;
-use crate::harness::lanes::cuts;
+use crate::harness::lanes::{cuts, cuts_of};
 use crate::harness::postgres::{ENGINES, Engine, TestStore};
 use crate::harness::world::FINALITY_DEPTH;
 
@@ -189,7 +189,7 @@ async fn a_crash_at_any_moment_signs_one_clearing_for_a_nonce_and_has_it_carried
         assert_eq!(bench.payments(id).len(), 1);
         bench.close().await;
     }
-    assert!(cut_off > 6, "only {cut_off} ticks were cut off");
+    assert!(cut_off > cuts_of(20), "only {cut_off} ticks were cut off");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

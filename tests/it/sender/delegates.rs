@@ -5,7 +5,7 @@ use landfall_sim::{SendFault, SimSigner};
 
 use super::{Bench, LEASE_OVER, by_delegate, send_by};
 use crate::harness::books::rows;
-use crate::harness::lanes::cuts;
+use crate::harness::lanes::{cuts, cuts_of};
 use crate::harness::postgres::{ENGINES, Engine};
 
 impl Bench {
@@ -82,7 +82,7 @@ async fn a_crash_at_any_moment_pays_once_and_signs_one_authorization_for_each_no
         assert_eq!(bench.authorizations().await.len(), 1, "after {wakeups} wake-ups");
         bench.close().await;
     }
-    assert!(cut_off > 6, "only {cut_off} ticks were cut off");
+    assert!(cut_off > cuts_of(20), "only {cut_off} ticks were cut off");
 }
 
 /// A signer carries only what its own journal has.

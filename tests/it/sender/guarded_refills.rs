@@ -11,7 +11,7 @@ use landfall_sim::{GUARD_RENT, SendFault, SimLeg, SimTx, WEALTH};
 use super::refills::{MINUTE, REFILL_TO, states};
 use super::{Bench, LEASE_OVER, STRANGER, sender};
 use crate::harness::books::rows;
-use crate::harness::lanes::cuts;
+use crate::harness::lanes::{cuts, cuts_of};
 use crate::harness::postgres::{ENGINES, Engine, TestStore};
 use crate::harness::world::{FINALITY_DEPTH, address};
 
@@ -131,7 +131,7 @@ async fn a_process_that_dies_anywhere_gives_once() {
             break;
         }
     }
-    assert!(cut_off > 6, "only {cut_off} ticks were cut off");
+    assert!(cut_off > cuts_of(20), "only {cut_off} ticks were cut off");
     println!("{cut_off} ticks were cut off, and each sponsor was refilled once");
 }
 
@@ -155,7 +155,7 @@ async fn a_process_that_dies_while_a_refill_ends_books_it_once() {
             break;
         }
     }
-    assert!(cut_off > 1, "only {cut_off} ticks were cut off");
+    assert!(cut_off > cuts_of(5), "only {cut_off} ticks were cut off");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,7 +10,7 @@ use landfall_sim::{ACCOUNT_RENT, SendFault};
 use super::gas::assert_sponsors_even;
 use super::{BOB, Bench, STRANGER, USDC, alice, token};
 use crate::harness::books::rows;
-use crate::harness::lanes::cuts;
+use crate::harness::lanes::{cuts, cuts_of};
 use crate::harness::postgres::{ENGINES, Engine, TestStore};
 use crate::harness::world::{FINALITY_DEPTH, TOKEN, address, report};
 use crate::past::rescan::execute;
@@ -299,7 +299,7 @@ async fn a_process_that_dies_anywhere_leaves_one_payment() {
             break;
         }
     }
-    assert!(cut > 1, "{cut}");
+    assert!(cut > cuts_of(5), "{cut}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use landfall_sim::{GUARD_RENT, SendFault, SimChain, SimLeg, SimTx};
 use super::gas::assert_sponsors_even;
 use super::{Bench, LEASE_OVER, STRANGER, alice};
 use crate::harness::books::rows;
-use crate::harness::lanes::cuts;
+use crate::harness::lanes::{cuts, cuts_of};
 use crate::harness::postgres::{ENGINES, Engine};
 use crate::harness::world::{CHAIN, address};
 use crate::past::rescan::execute;
@@ -280,7 +280,7 @@ async fn a_process_that_dies_anywhere_takes_a_guard_back_once() {
             break;
         }
     }
-    assert!(cut > 1, "{cut}");
+    assert!(cut > cuts_of(5), "{cut}");
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use landfall_sim::{SendFault, SimSigner, SimTx, WEALTH};
 use super::gas::assert_sponsors_even;
 use super::{Bench, LEASE_OVER, sender};
 use crate::harness::books::rows;
-use crate::harness::lanes::cuts;
+use crate::harness::lanes::{cuts, cuts_of};
 use crate::harness::postgres::{ENGINES, Engine};
 use crate::harness::world::{CHAIN, FINALITY_DEPTH};
 use crate::past::rescan::execute;
@@ -165,7 +165,7 @@ async fn a_process_that_dies_anywhere_refills_once() {
             break;
         }
     }
-    assert!(cut_off > 6, "only {cut_off} ticks were cut off");
+    assert!(cut_off > cuts_of(20), "only {cut_off} ticks were cut off");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -188,7 +188,7 @@ async fn a_process_that_dies_while_a_refill_ends_books_it_once() {
             break;
         }
     }
-    assert!(cut_off > 1, "only {cut_off} ticks were cut off");
+    assert!(cut_off > cuts_of(5), "only {cut_off} ticks were cut off");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

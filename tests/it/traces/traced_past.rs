@@ -10,7 +10,7 @@ use landfall_chain::{Native, NativeSource, Proof, ReadProof};
 use landfall_sim::{Fault, SimLeg, SimPool, SimTx};
 
 use crate::harness::books::events;
-use crate::harness::lanes::cuts;
+use crate::harness::lanes::{cuts, cuts_of};
 use crate::harness::postgres::{ENGINES, Engine, TestStore};
 use crate::harness::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address};
 use crate::past::rescan::execute;
@@ -313,7 +313,7 @@ async fn it_survives_a_crash_at_every_await_of_the_traces() {
             }
             cut_off += 1;
         }
-        assert!(cut_off > 1, "{cut_off}");
+        assert!(cut_off > cuts_of(5), "{cut_off}");
         run(&world, &job(ReadProof::Full)).await;
         run(&world, &job(ReadProof::Full)).await;
         assert_eq!(world.deposits().await.len(), 7, "{engine:?}");

@@ -37,7 +37,7 @@ fn run(what: &str, counts: &Counts, asks: &'static [Ask]) -> Tally {
 #[test]
 fn a_changed_block_is_refused_or_has_exactly_its_legs() {
     let tally = run("changed blocks", &Counts { bounded: 3_000, full: 600_000 }, &[Ask::Blocks]);
-    // Of 6000 some hundred change nothing that counts; were none accepted, nothing would have been tested.
+    // Of 3000 some hundred change nothing that counts; were none accepted, nothing would have been tested.
     assert!(tally[&format!("Blocks {TRUE}")] > 100, "{tally:?}");
     let hit = |name: &&str| tally.contains_key(&format!("by {name}"));
     let missed: Vec<&str> = CHANGES.iter().map(|(name, _)| *name).filter(|name| !hit(name)).collect();
