@@ -518,7 +518,7 @@ fn check_nonce(seen: Seen) -> Result<(), Refusal> {
         Seen::OtherContent { seq } => {
             refuse(format!("this nonce of the wallet has entry {seq} of the journal, of another content"))
         }
-        // It has none, and is no refill.
+        // An authorization has neither a deadline nor other terms.
         Seen::OtherDeadline { .. } | Seen::OtherTerms => refuse("an authorization has one content for each nonce"),
     }
 }

@@ -1,7 +1,8 @@
 //! Reads an EVM chain: tip, headers, blocks with their content, the fate of a transaction.
 //!
 //! Each call goes to the pool, which chooses an endpoint and asks another when one fails. Deliberately not here:
-//! memory of what was read, except the newest block's hash and the blocks that wait to be traced.
+//! memory of what was read, except the newest block's hash, the blocks that wait to be traced, and for a minute the
+//! domains of tokens.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -197,8 +197,8 @@ fn market(history: &WireFeeHistory, tip_least: u64) -> Option<FeeMarket> {
     Some(FeeMarket { base_fee, tip: usual.max(tip_least.into()) })
 }
 
-/// How long what a token reported of its domain is not asked for again. A signature for another domain pays nothing, and
-/// each carrier is estimated with the signature itself.
+/// How long a token's reported domain counts before the token is asked again. A signature for another domain pays nothing,
+/// and each carrier is estimated with the signature itself.
 const DOMAIN_KEPT: Duration = Duration::from_secs(60);
 
 /// The domains that their tokens have reported, and when.
@@ -552,6 +552,17 @@ pub(super) fn wrong(pool: &Pool) -> impl Fn(PayError) -> EvmError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_domain_is_asked_for_again_behind_its_minute() {
+        let domains = Domains::default();
+        assert!(!domains.is_known(&[1; 32]));
+        domains.keep([1; 32]);
+        assert!(domains.is_known(&[1; 32]) && !domains.is_known(&[2; 32]));
+        let long_ago = Instant::now().checked_sub(DOMAIN_KEPT).unwrap();
+        domains.0.lock().unwrap().insert([1; 32], long_ago);
+        assert!(!domains.is_known(&[1; 32]));
+    }
 
     fn history(text: &str) -> Option<FeeMarket> {
         market(&serde_json::from_str(text).unwrap(), 7)

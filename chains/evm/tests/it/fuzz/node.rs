@@ -88,7 +88,7 @@ impl Door {
         if let Some(source) = before.filter(|source| self.greets(network, source)) {
             return source;
         }
-        // Who proved a lie is looked at again after a moment, and often nobody else is there.
+        // A lone endpoint that proved a lie is asked again after a pause: with production's, most inputs would wait.
         let url: Url = self.url.parse().unwrap();
         let source = EvmSource::at(network.clone(), vec![url.into()], Timings::SHORT).unwrap();
         assert!(self.greets(network, &source), "an honest node is believed");
