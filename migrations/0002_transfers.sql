@@ -474,15 +474,21 @@ CREATE TABLE gas_unpriced (
 );
 CREATE INDEX gas_unpriced_chain ON gas_unpriced (chain, at_us, entry);
 
--- The sums of what is priced in the ledger, in millionths of a USD: the row that is locked, so that nobody spends the
--- credit twice.
+-- The sums of the costs that are priced in the ledger, in millionths of a USD: the row that is locked, so that nobody
+-- spends the credit twice.
 CREATE TABLE gas_credit (
     organization_id TEXT NOT NULL PRIMARY KEY,
     granted BIGINT NOT NULL,
     used BIGINT NOT NULL,
-    held BIGINT NOT NULL,
     billed BIGINT NOT NULL,
     platform BIGINT NOT NULL
+);
+
+-- What is held of the credit for transfers that have not ended, in millionths of a USD; by the entry of the ledger. Rows of
+-- their own: who is billed beyond the credit holds without waiting for others.
+CREATE TABLE gas_holds (
+    entry TEXT NOT NULL PRIMARY KEY,
+    usd BIGINT NOT NULL
 );
 
 -- Up to which final block of a chain all costs are in the ledger.

@@ -35,10 +35,11 @@ pub(super) async fn hold(
     now: Timestamp,
 ) -> Result<(), AcceptError> {
     let need = Need::of(tx, order, &transfer.route, now).await?;
-    // Who holds at the same time waits here: what they hold is counted.
-    let credit = gas_ledger::lock(tx, now).await?;
     if limit == Some(OverCredit::Refuse) {
-        need.covered(credit)?;
+        // Who holds at the same time waits here: what they hold is counted.
+        need.covered(gas_ledger::lock(tx, now).await?)?;
+    } else {
+        gas_ledger::give(tx, now).await?;
     }
     let of = OfTransfer::new(Some(transfer.id), transfer.chain, &transfer.route, need.amount, &order.gas);
     let pricing = |(usd, by)| Pricing { usd, split: Split::default(), by: Some(by), at: now };

@@ -62,13 +62,14 @@ pub async fn sweep(
     let (identity_id, _) = account.ok_or_else(|| AcceptError::NoAccount(account_id.clone()))?;
     let unmanaged = || AcceptError::NotManaged { id: account_id.clone(), chain: *chain };
     // Locked first, as by whoever pays from it.
-    let paying = wallets::lock_paying(&mut tx, account_id, chain.family()).await?.ok_or_else(unmanaged)?;
+    let locked = wallets::lock_paying(&mut tx, account_id, chain.family()).await?;
+    let (paying, is_quarantined) = locked.ok_or_else(unmanaged)?;
     let further = wallets::lock_further(&mut tx, account_id, chain.family()).await?;
     let status = AccountStatus::of(accounts::lock_status(&mut tx, &identity_id).await?);
     if status != AccountStatus::Active {
         return Err(AcceptError::NotActive { id: account_id.clone(), status });
     }
-    if wallets::quarantined_of(&mut tx, account_id).await?.contains(&paying) {
+    if is_quarantined {
         return Err(AcceptError::Quarantined(account_id.clone()));
     }
     // What arrived where nobody watches would be nobody's.

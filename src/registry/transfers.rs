@@ -16,8 +16,7 @@ use crate::request::Made;
 use crate::store::marks::Seen;
 use crate::store::requests::{self, Known};
 use crate::store::{
-    Db, ORGANIZATION, StoreError, Tx, account_pages, accounts, balances, delegates, halts, marks, sponsors, status,
-    transfers, wallets,
+    Db, ORGANIZATION, StoreError, Tx, account_pages, accounts, balances, delegates, marks, status, transfers, wallets,
 };
 use crate::time::Timestamp;
 use crate::transfer::{Order, State, Transfer, TransferId, TransferKind, TransferStatus, WINDOW};
@@ -161,16 +160,16 @@ async fn allow(
     let Order { request_id: _, account_id, chain, chain_ref, asset, amount, destination, gas: _ } = order;
     let account = account_pages::identity(tx, account_id).await?;
     let (identity_id, _) = account.ok_or_else(|| AcceptError::NoAccount(account_id.clone()))?;
-    let source = wallets::lock_paying(tx, account_id, chain.family()).await?;
-    let quarantined = wallets::quarantined_of(tx, account_id).await?;
+    let (source, is_quarantined) = wallets::lock_paying(tx, account_id, chain.family()).await?.unzip();
     if source == Some(*destination) {
         return Err(AcceptError::ToItself);
     }
-    if sponsors::is_one(tx, *chain, destination).await? {
-        return Err(AcceptError::ToSponsor);
-    }
     // Locked, so that no account is frozen, and announced as such, before it is seen here.
     let status = AccountStatus::of(accounts::lock_status(tx, &identity_id).await?);
+    let ends = transfers::ends(tx, *chain, (source.as_ref(), destination)).await?;
+    if ends.is_to_sponsor {
+        return Err(AcceptError::ToSponsor);
+    }
     // A store that was set back may know nothing of a transfer that blocks show. It is recorded again, whatever the account
     // has now. Under its id nothing else can be asked for, not even another asset.
     let shown = match &source {
@@ -185,13 +184,13 @@ async fn allow(
     if status != AccountStatus::Active && !is_paid {
         return Err(AcceptError::NotActive { id: account_id.clone(), status });
     }
-    if !is_paid && source.is_some_and(|source| quarantined.contains(&source)) {
+    if !is_paid && is_quarantined == Some(true) {
         return Err(AcceptError::Quarantined(account_id.clone()));
     }
     let unmanaged = || AcceptError::NotManaged { id: account_id.clone(), chain: *chain };
     let source = source.ok_or_else(unmanaged)?;
     // One address is a wallet on every chain of its family, and watched only where the account asked for it.
-    if accounts::owner(tx, *chain, &source).await?.as_ref() != Some(account_id) {
+    if ends.payer.as_ref() != Some(account_id) {
         return Err(unmanaged());
     }
     let unsendable = || AcceptError::NotSendable { chain: *chain, symbol: asset.symbol.clone() };
@@ -211,13 +210,12 @@ async fn allow(
         None if can_sign => return Err(AcceptError::BalanceUnknown(*chain)),
         Some(_) | None => return Err(AcceptError::NotConfigured),
     }
-    if !is_paid && halts::is_halted(tx, *chain).await? {
+    if !is_paid && ends.is_halted {
         return Err(AcceptError::Halted(*chain));
     }
-    let destination_account_id = accounts::owner(tx, *chain, destination).await?;
     let route = delegates::route(tx, *chain, listed, now).await?;
     let (kind, source) = (TransferKind::Payment, (source, String::new()));
-    let accepted = Accepted { id, kind, order, identity_id, source, route, destination_account_id };
+    let accepted = Accepted { id, kind, order, identity_id, source, route, destination_account_id: ends.payee };
     Ok((accepted.transfer(now), is_paid))
 }
 

@@ -27,10 +27,20 @@ const RESEND: Duration = Duration::from_secs(10);
 
 impl<C: PayingChain> Sender<C> {
     /// Sends again what was not seen yet; makes the attempts that are due, signs and sends them, where the signer `may_sign`.
-    pub(super) async fn carry(&mut self, may_sign: bool, clock: &Clock) -> Result<Ticked, SendError> {
+    /// `open` is read again where this process has written since it was.
+    pub(super) async fn carry(
+        &mut self,
+        (open, read_at): (&Open, u64),
+        may_sign: bool,
+        clock: &Clock,
+    ) -> Result<Ticked, SendError> {
         let now = clock.now();
-        let open = Open::read(&mut self.db.read().await?, self.network.chain, now).await?;
-        let guarded = self.carry_guarded(&open, may_sign, clock).await?;
+        let again = match self.writes == read_at {
+            true => None,
+            false => Some(Open::read(&mut self.db.read().await?, self.network.chain, now).await?),
+        };
+        let open = again.as_ref().unwrap_or(open);
+        let guarded = self.carry_guarded(open, may_sign, clock).await?;
         let mut loads = open.loads(now);
         if makes_guards(&self.network) {
             loads.retain(|load| !matches!(load, Load::Refill(_)));
@@ -44,8 +54,8 @@ impl<C: PayingChain> Sender<C> {
         if !may_sign {
             return Ok(Ticked { sent, ..guarded });
         }
-        let planned = self.plan(&open, &loads, &sponsors, clock).await?;
-        let ticked = self.sign_and_send(&open, planned, clock).await?;
+        let planned = self.plan(open, &loads, &sponsors, clock).await?;
+        let ticked = self.sign_and_send(open, planned, clock).await?;
         Ok(Ticked { sent: ticked.sent + sent, ..ticked })
     }
 

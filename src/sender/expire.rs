@@ -33,9 +33,8 @@ pub(super) const BLOCKHASH_BLOCKS: u64 = 150;
 impl<C: PayingChain> Sender<C> {
     /// Proves that what ran out of time was never paid; returns how many transfers were dropped for it. `halted`: a
     /// person has stopped the sending.
-    pub(super) async fn expire(&mut self, halted: bool, clock: &Clock) -> Result<usize, SendError> {
+    pub(super) async fn expire(&mut self, open: &Open, halted: bool, clock: &Clock) -> Result<usize, SendError> {
         let (chain, now) = (self.network.chain, clock.now());
-        let open = Open::read(&mut self.db.read().await?, chain, now).await?;
         let Some((at, time)) = open.finalized else { return Ok(0) };
         // Before nodes are asked: while the signer is away, that would be in vain at each tick.
         if !self.journal.is_known(time) {

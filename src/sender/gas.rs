@@ -79,6 +79,21 @@ pub(super) async fn book(
     gas_ledger::booked(tx, network.chain, through).await
 }
 
+/// Up to which final block all costs are booked: what is announced of a transfer that is final has its cost. `finalized` is
+/// the newest final block.
+pub(super) async fn booked_through(
+    connection: &mut impl Connection,
+    network: &Network,
+    finalized: Option<(BlockRef, Timestamp)>,
+) -> Result<Option<u64>, StoreError> {
+    let Some((BlockRef { number, .. }, _)) = finalized else { return Ok(None) };
+    if GasCurrency::of(network).is_none() {
+        return Ok(Some(number));
+    }
+    let first = gas_ledger::landed(connection, network.chain, number, 1).await?;
+    Ok(first.first().map_or(Some(number), |landed| landed.block.number.checked_sub(1)))
+}
+
 /// Books what a reclaim cost: the platform bears it, an even share for each transfer whose guard it took back, and the
 /// remainder with the first. The caller holds the lock of the chain's cursor.
 pub(super) async fn book_reclaim(

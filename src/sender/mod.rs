@@ -2,7 +2,7 @@
 //!
 //! One process at a time does so, under a lease. A tick does this, in order:
 //! - recover, if the store may be an old copy (`compare`, `recover`)
-//! - settle by marks (`settle`)
+//! - book what final blocks show that it cost (`gas`), and settle by marks (`settle`)
 //! - sign (`sign`, `cancel`, `clear`), after quarantining addresses whose key somebody else uses (`foreign`,
 //!   `sponsors`)
 //! - plan what sponsors are given (`refill`)
@@ -54,7 +54,6 @@ use tracing::{info, warn};
 use crate::lease::Turn;
 use crate::sender::books::Readings;
 use crate::sender::compare::Journal;
-use crate::sender::open::Open;
 use crate::sender::reclaim::Reclaims;
 use crate::sender::sponsors::Keys;
 use crate::store::attempts::Purpose;
@@ -90,6 +89,8 @@ pub struct Sender<C> {
     network: Network,
     signer: Arc<dyn Signer>,
     turn: Turn,
+    /// How many transactions this process has committed: what was read before the last one may not be so any more.
+    writes: u64,
     /// How far the signer's journal was compared since this process sends.
     journal: Journal,
     /// Until when a transfer, a sponsor or a wallet is left alone. To forget it costs requests only.
@@ -104,6 +105,8 @@ pub struct Sender<C> {
     owned_is_new: bool,
     /// What the chain then took of a usual transaction on top of gas.
     surcharge: U256,
+    /// Nothing is signed for the chain's newest block is too old; said once.
+    is_head_old: bool,
     keys: Keys,
     readings: Readings,
     /// Which guards are left alone. To forget it costs requests and fees only.
@@ -178,6 +181,7 @@ impl<C: PayingChain> Sender<C> {
             network,
             signer,
             turn,
+            writes: 0,
             journal,
             rests,
             landed,
@@ -186,6 +190,7 @@ impl<C: PayingChain> Sender<C> {
             owned,
             owned_is_new: false,
             surcharge,
+            is_head_old: false,
             keys,
             readings,
             reclaims,
@@ -209,17 +214,17 @@ impl<C: PayingChain> Sender<C> {
         self.compare(clock).await?;
         let recovers = self.recover(now).await?;
         let may_sign = !recovers && self.journal.is_ours();
-        let mut ticked = Ticked { changed: self.settle(now).await?, ..Ticked::default() };
-        if ticked.changed > 0 {
+        self.keep_books(now).await?;
+        let (changed, open) = self.settle(now).await?;
+        let mut ticked = Ticked { open: open.transfers.len(), changed, sent: 0 };
+        let read_at = self.writes;
+        if changed > 0 {
             // What has ended holds its nonce no more: how far the chain has come with it is asked for anew.
             self.landed.clear();
         }
-        self.keep_books(now).await?;
         self.explain_spends(clock).await?;
         self.check_keys(recovers, clock).await?;
         self.check_books(recovers, clock).await?;
-        let open = Open::read(&mut self.db.read().await?, self.network.chain, now).await?;
-        ticked.open = open.transfers.len();
         // A step that fails keeps no other from being taken: while the signer is away, what is signed is sent again, and
         // what ran out of time ends.
         let derived = self.derive_sponsors(now).await;
@@ -237,10 +242,10 @@ impl<C: PayingChain> Sender<C> {
                 cleared = self.clear(clock).await;
             }
             if !halted {
-                carried = self.carry(may_sign, clock).await;
+                carried = self.carry((&open, read_at), may_sign, clock).await;
             }
             if !recovers {
-                ticked.changed += self.expire(halted, clock).await?;
+                ticked.changed += self.expire(&open, halted, clock).await?;
             }
             let carried = carried?;
             signed.and(ended).and(cleared)?;
@@ -327,6 +332,7 @@ impl<C: PayingChain> Sender<C> {
 
     async fn commit(&mut self, tx: Tx, now: Timestamp) -> Result<(), StoreError> {
         tx.commit().await?;
+        self.writes += 1;
         self.turn.held(now);
         Ok(())
     }

@@ -17,6 +17,9 @@ use crate::transfer::{Evidence, FailureCode, State, Transfer, TransferId, Transf
 /// Of how many payments endpoints are asked in a tick: each costs a whole block.
 const ASKED_MAX: usize = 20;
 
+/// How many transfers are settled in one transaction: requests wait for its end.
+const SETTLED_MAX: usize = 32;
+
 /// Payments that others corroborate, each with its block.
 type Corroborated = HashSet<(TransferId, BlockRef)>;
 
@@ -31,29 +34,37 @@ pub(super) struct Found {
 }
 
 impl<C: PayingChain> Sender<C> {
-    /// Settles all transfers of which blocks show something new; returns how many changed.
-    pub(super) async fn settle(&mut self, now: Timestamp) -> Result<usize, SendError> {
+    /// Settles all transfers of which blocks show something new; returns how many changed, and what is open behind it.
+    pub(super) async fn settle(&mut self, now: Timestamp) -> Result<(usize, Open), SendError> {
         let chain = self.network.chain;
-        let open = Open::read(&mut self.db.read().await?, chain, now).await?;
+        let mut reader = self.db.read().await?;
+        let mut open = Open::read(&mut reader, chain, now).await?;
+        let mut booked = gas::booked_through(&mut reader, &self.network, open.finalized).await?;
+        drop(reader);
         let corroborated = self.corroborate(&open, now).await;
-        let seen = |open: &Open| Reached { finalized: open.finalized, now };
-        let is_new = |of: &OpenTransfer| !found(of, seen(&open), &corroborated).is_empty();
-        if !open.transfers.iter().any(is_new) {
-            return Ok(0);
-        }
-        let mut tx = self.begin(now).await?;
-        // No block is connected or disconnected, and none becomes final, before the end of the transaction.
-        let cursor = Cursor::lock(&mut tx, chain).await?;
-        // First what it cost: what is announced of a transfer that is final has it.
-        gas::book(&mut tx, &self.network, cursor.finalized.map(|at| at.number), now).await?;
-        let open = Open::read(&mut tx, chain, now).await?;
+        let reached = Reached { finalized: open.finalized, booked, now };
+        let is_new = |of: &&OpenTransfer| !found(of, reached, &corroborated).is_empty();
+        let new: Vec<TransferId> = open.transfers.iter().filter(is_new).map(|of| of.transfer.id).collect();
         let mut changed = 0;
-        for of in &open.transfers {
-            let found = found(of, seen(&open), &corroborated);
-            changed += usize::from(apply(&mut tx, &of.transfer, &found, now).await?.is_some());
+        for part in new.chunks(SETTLED_MAX) {
+            let mut tx = self.begin(now).await?;
+            // No block is connected or disconnected, and none becomes final, before the end of the transaction.
+            let cursor = Cursor::lock(&mut tx, chain).await?;
+            if (cursor.at, cursor.finalized) != (open.head, open.finalized.map(|(at, _)| at)) {
+                open = Open::read(&mut tx, chain, now).await?;
+                booked = gas::booked_through(&mut tx, &self.network, open.finalized).await?;
+            }
+            let reached = Reached { finalized: open.finalized, booked, now };
+            for of in open.transfers.iter().filter(|of| part.contains(&of.transfer.id)) {
+                let found = found(of, reached, &corroborated);
+                changed += usize::from(apply(&mut tx, &of.transfer, &found, now).await?.is_some());
+            }
+            self.commit(tx, now).await?;
         }
-        self.commit(tx, now).await?;
-        Ok(changed)
+        if changed > 0 {
+            open = Open::read(&mut self.db.read().await?, chain, now).await?;
+        }
+        Ok((changed, open))
     }
 
     /// The payments in final blocks that one endpoint alone had reported, and that as many as must agree report by now.
@@ -97,13 +108,15 @@ impl<C: PayingChain> Sender<C> {
 struct Reached {
     /// The newest final block, and its time.
     finalized: Option<(BlockRef, Timestamp)>,
+    /// Up to which of its final blocks costs are booked.
+    booked: Option<u64>,
     now: Timestamp,
 }
 
 /// What our canonical blocks, and the clock, say of a transfer that it does not show yet.
-fn found(of: &OpenTransfer, Reached { finalized, now }: Reached, corroborated: &Corroborated) -> Vec<Found> {
+fn found(of: &OpenTransfer, Reached { finalized, booked, now }: Reached, corroborated: &Corroborated) -> Vec<Found> {
     let (state, mut found) = (of.transfer.state, Vec::new());
-    let is_final = |number: u64| finalized.is_some_and(|(finalized, _)| number <= finalized.number);
+    let is_final = |number: u64| booked.is_some_and(|booked| number <= booked);
     let bare = |evidence| Found { evidence, tx: None, block: None };
     if let Some(payment) = of.payment() {
         let seen = |evidence| Found { evidence, tx: Some(payment.tx), block: Some(payment.block) };
@@ -198,10 +211,10 @@ pub(super) async fn apply(
         }
         // What an operator asked for is announced to nobody.
         if let Some(announcement) = announced.filter(|_| after.kind == TransferKind::Payment) {
-            let earlier = events::announced(tx, after.id, announcement).await?;
+            let (position, earlier) = events::place(tx, after.id, announcement).await?;
             let number = shown_in.map(|block| block.number);
             let event = TransferEvent::announced(&after, announcement, earlier, number);
-            events::append_transfer(tx, &event, now).await?;
+            events::append_transfer(tx, &event, position, now).await?;
         }
         log(&after, announced.is_some());
         before = after;

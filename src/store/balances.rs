@@ -145,7 +145,8 @@ statements! {
     SILENT = "UPDATE balance_assets SET unreported_us = COALESCE(unreported_us, $3) WHERE chain = $1 AND asset = $2";
     REPORTED = "UPDATE balance_assets SET unreported_us = NULL WHERE chain = $1 AND asset = $2 AND unreported_us IS NOT NULL";
     // One statement, so that spending is counted from the very block of the amount. CROSS JOIN, because SQLite's
-    // planner would walk over everything that an address ever spent.
+    // planner would walk over everything that an address ever spent. OFFSET 0, because PostgreSQL without statistics reads
+    // all marks and inclusions for each account.
     OF_ACCOUNT = "SELECT 'held' AS what, w.chain, w.address, b.asset, b.amount, b.block_number, b.block_hash, b.read_us, \
                   CASE WHEN f.followed_from > w.from_number THEN f.followed_from WHEN f.followed_from IS NOT NULL \
                   THEN w.from_number END AS seen_from \
@@ -166,12 +167,12 @@ statements! {
                   FROM deposits AS p JOIN balances AS b ON b.chain = p.chain AND b.address = p.recipient AND b.asset = p.asset \
                   WHERE p.account_id = $1 AND p.status = 'PENDING' AND EXISTS \
                   (SELECT 1 FROM inclusions AS i JOIN blocks ON blocks.chain = i.chain AND blocks.hash = i.block_hash \
-                  WHERE i.deposit_id = p.id AND blocks.canonical AND i.block_number <= b.block_number) \
+                  WHERE i.deposit_id = p.id AND blocks.canonical AND i.block_number <= b.block_number" [" OFFSET 0"] ") \
                   UNION ALL SELECT 'reserved', t.chain, t.source, t.asset, t.amount, b.block_number, b.block_hash, b.read_us, 0 \
                   FROM transfers AS t JOIN balances AS b ON b.chain = t.chain AND b.address = t.source AND b.asset = t.asset \
                   WHERE t.account_id = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') AND NOT EXISTS \
                   (SELECT 1 FROM marks AS m JOIN blocks ON blocks.chain = m.chain AND blocks.hash = m.block_hash \
-                  WHERE m.chain = t.chain AND m.payer = t.source AND m.intent_key = t.intent_key AND m.effect = 'paid' AND blocks.canonical)";
+                  WHERE m.chain = t.chain AND m.payer = t.source AND m.intent_key = t.intent_key AND m.effect = 'paid' AND blocks.canonical" [" OFFSET 0"] ")";
 }
 
 #[derive(FromRow)]

@@ -15,7 +15,8 @@ use crate::transfer::{Announcement, TransferId};
 statements! {
     HISTORY = "SELECT status FROM events WHERE aggregateid = $1 ORDER BY position";
     NEXT_POSITION = "SELECT CAST(COUNT(*) AS BIGINT) FROM events WHERE aggregateid = $1";
-    ENTRIES = "SELECT CAST(COUNT(*) AS BIGINT) FROM events WHERE aggregateid = $1 AND status = $2";
+    PLACE = "SELECT CAST(COUNT(*) AS BIGINT), CAST(COALESCE(SUM(CASE WHEN status = $2 THEN 1 ELSE 0 END), 0) AS BIGINT) \
+             FROM events WHERE aggregateid = $1";
     // Whoever changes which webhooks get events waits for this row until we have committed, or we wait for them.
     // ENQUEUE then sees their change, because a new statement reads what was committed before it. Writers of events
     // share the row.
@@ -80,20 +81,26 @@ pub async fn append(tx: &mut Tx, event: &Event, history: &History, now: Timestam
     execute!(tx, ENQUEUE, row.id).map(drop)
 }
 
-/// The position of the next event of an identity or a transfer; the caller holds its lock.
+/// The position of the next event of an identity; the caller holds its lock.
 pub async fn next_position(tx: &mut Tx, aggregate_id: &str) -> Result<u32, StoreError> {
     let count = fetch_optional!(tx, (i64,), NEXT_POSITION, aggregate_id)?.map_or(0, |(count,)| count);
     uint("position", count)
 }
 
-/// How often the transfer was announced so; the caller holds its lock.
-pub async fn announced(tx: &mut Tx, transfer: TransferId, announcement: Announcement) -> Result<u32, StoreError> {
-    let count = fetch_optional!(tx, (i64,), ENTRIES, transfer.to_string(), announcement.name())?;
-    uint("count of announcements", count.map_or(0, |(count,)| count))
+/// The position of the next event of a transfer, and how often it was announced so; the caller holds its lock.
+pub async fn place(tx: &mut Tx, transfer: TransferId, announcement: Announcement) -> Result<(u32, u32), StoreError> {
+    let row = fetch_optional!(tx, (i64, i64), PLACE, transfer.to_string(), announcement.name())?;
+    let (position, earlier) = row.unwrap_or_default();
+    Ok((uint("position", position)?, uint("count of announcements", earlier)?))
 }
 
-/// Writes an event behind all others of its transfer, and its deliveries; the caller holds the transfer's lock.
-pub async fn append_transfer(tx: &mut Tx, event: &TransferEvent, now: Timestamp) -> Result<(), StoreError> {
+/// Writes an event of a transfer at its [`place`], and its deliveries.
+pub async fn append_transfer(
+    tx: &mut Tx,
+    event: &TransferEvent,
+    position: u32,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     let TransferEvent { id, transfer_id, account_id, announcement, nth_entry, payload } = event;
     let transfer_id = transfer_id.to_string();
     let row = Row {
@@ -104,7 +111,7 @@ pub async fn append_transfer(tx: &mut Tx, event: &TransferEvent, now: Timestamp)
         account_id,
         status: announcement.name(),
         nth_entry: i64::from(*nth_entry),
-        position: i64::from(next_position(tx, &transfer_id).await?),
+        position: i64::from(position),
     };
     insert(tx, &row, now).await?;
     execute!(tx, ENQUEUE, row.id).map(drop)

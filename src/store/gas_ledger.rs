@@ -1,7 +1,7 @@
 //! What sending costs, entry by entry; insert only. An entry is priced once, at once or later.
 //!
-//! Beside it stand the sums of its priced entries (`gas_credit`): the row that is locked, so that nobody spends the
-//! credit twice. They change in the transaction of the entry.
+//! Beside it stand the sums of its priced costs (`gas_credit`): the row that is locked, so that nobody spends the credit
+//! twice. And what is held of it (`gas_holds`). They change in the transaction of the entry.
 
 use landfall_chain::{Address, BlockHash, BlockRef, Chain, TxId, U256};
 use sqlx::FromRow;
@@ -91,11 +91,14 @@ pub struct Unpriced {
 }
 
 statements! {
-    OPEN = "INSERT INTO gas_credit (organization_id, granted, used, held, billed, platform) VALUES ($1, $2, 0, 0, 0, 0) \
+    OPEN = "INSERT INTO gas_credit (organization_id, granted, used, billed, platform) VALUES ($1, $2, 0, 0, 0) \
             ON CONFLICT (organization_id) DO NOTHING";
-    LOCK = "SELECT granted, used, held, billed, platform FROM gas_credit WHERE organization_id = $1" [" FOR UPDATE"] "";
-    CREDIT = "SELECT granted, used, held, billed, platform FROM gas_credit WHERE organization_id = $1";
-    CHANGE = "UPDATE gas_credit SET used = used + $1, held = held + $2, billed = billed + $3, platform = platform + $4 WHERE organization_id = $5";
+    LOCK = "SELECT 1 FROM gas_credit WHERE organization_id = $1" [" FOR UPDATE"] "";
+    CREDIT = "SELECT granted, used, billed, platform, (SELECT CAST(COALESCE(SUM(usd), 0) AS BIGINT) FROM gas_holds) AS held \
+              FROM gas_credit WHERE organization_id = $1";
+    CHANGE = "UPDATE gas_credit SET used = used + $1, billed = billed + $2, platform = platform + $3 WHERE organization_id = $4";
+    HOLD = "INSERT INTO gas_holds (entry, usd) VALUES ($1, $2)";
+    RELEASE = "DELETE FROM gas_holds WHERE entry = $1";
     APPEND = "INSERT INTO gas_ledger (entry, organization_id, kind, transfer_id, chain, route, symbol, decimals, amount, amount_text, rent, \
               tx_id, block_number, block_hash, bearer, at_us) \
               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT (entry) DO NOTHING";
@@ -125,9 +128,12 @@ statements! {
                  ORDER BY block_number DESC, entry DESC LIMIT 1";
     SET_FEE = "UPDATE transfers SET fee_amount = $1, fee_symbol = $2, fee_decimals = $3, fee_usd = $4, fee_charged_to = $5 WHERE id = $6";
     // What its sponsors paid in canonical blocks, for transactions that are on record. CROSS JOIN, so that SQLite begins with
-    // the few sponsors.
+    // the few sponsors; OFFSET 0, so that PostgreSQL does also without statistics.
     LANDED = "SELECT f.tx_id, f.block_number, f.block_hash, f.payer, f.amount, f.outlay, a.transfer_id, a.guard_rent, a.purpose \
-              FROM sponsors AS s CROSS JOIN fees AS f CROSS JOIN blocks AS b CROSS JOIN transfer_attempts AS a \
+              FROM sponsors AS s CROSS JOIN" [" LATERAL (SELECT * FROM"] " fees AS f" [" WHERE f.chain = s.chain AND f.payer = s.address \
+              AND f.block_number > $2 AND f.block_number <= $3 OFFSET 0) AS f"] " CROSS JOIN" [" LATERAL (SELECT * FROM"] " blocks AS b"
+              [" WHERE b.chain = f.chain AND b.hash = f.block_hash OFFSET 0) AS b"] " CROSS JOIN" [" LATERAL (SELECT * FROM"]
+              " transfer_attempts AS a" [" WHERE a.chain = f.chain AND a.tx_id = f.tx_id OFFSET 0) AS a"] " \
               WHERE s.chain = $1 AND f.chain = s.chain AND f.payer = s.address AND f.block_number > $2 AND f.block_number <= $3 \
               AND b.chain = f.chain AND b.hash = f.block_hash AND b.canonical AND a.chain = f.chain AND a.tx_id = f.tx_id \
               ORDER BY f.block_number, f.tx_id LIMIT $4";
@@ -182,16 +188,23 @@ struct Row {
     identity_id: Option<String>,
 }
 
-/// The credit, locked for the transaction. The first one who asks records that it was given.
+/// The credit, locked for the transaction.
 pub async fn lock(tx: &mut Tx, now: Timestamp) -> Result<Credit, StoreError> {
+    give(tx, now).await?;
+    // What others held before the lock was ours is read behind it.
+    fetch_optional!(tx, (i32,), LOCK, ORGANIZATION)?;
+    credit(tx).await
+}
+
+/// Records that the credit was given, once.
+pub async fn give(tx: &mut Tx, now: Timestamp) -> Result<(), StoreError> {
     if execute!(tx, OPEN, ORGANIZATION, usd_int(GRANT))? == 1 {
         let pricing = Some(Pricing { usd: GRANT, split: Split::default(), by: None, at: now });
         let grant =
             Entry { kind: EntryKind::Grant, transfer: None, landed: None, bearer: None, at: now, pricing: None };
         append(tx, &Entry { pricing, ..grant }).await?;
     }
-    let row = fetch_optional!(tx, CreditRow, LOCK, ORGANIZATION)?;
-    row.ok_or_else(|| StoreError::inconsistent("gas credit", "it is not there"))?.credit()
+    Ok(())
 }
 
 /// The credit at this moment; before anybody has asked for it, what will be given.
@@ -200,7 +213,8 @@ pub async fn credit(connection: &mut impl Connection) -> Result<Credit, StoreErr
     row.map_or(Ok(Credit { granted: GRANT, ..Credit::default() }), CreditRow::credit)
 }
 
-/// Records an entry, and its price if it has one; returns whether it was new. The caller holds [`lock`] if it has a price.
+/// Records an entry, and its price if it has one; returns whether it was new. The caller holds [`lock`] if it is a cost with
+/// a price.
 pub async fn append(tx: &mut Tx, entry: &Entry) -> Result<bool, StoreError> {
     let Entry { kind, transfer, landed, bearer, at, pricing } = entry;
     let (key, of) = (key(entry), transfer.as_ref());
@@ -244,7 +258,7 @@ pub async fn price(tx: &mut Tx, (key, kind): (&str, EntryKind), pricing: &Pricin
     set_price(tx, (key, kind), pricing).await
 }
 
-/// Records what an entry is in USD, and changes the sums.
+/// Records what an entry is in USD, and changes what is held, or the sums.
 async fn set_price(tx: &mut Tx, (key, kind): (&str, EntryKind), pricing: &Pricing) -> Result<(), StoreError> {
     let Pricing { usd, split, by, at } = pricing;
     let parts = [*usd, split.credit, split.billed, split.platform].map(usd_int);
@@ -253,13 +267,12 @@ async fn set_price(tx: &mut Tx, (key, kind): (&str, EntryKind), pricing: &Pricin
     let [amount, credit, billed, platform] = parts;
     let priced = execute!(tx, PRICE, key, amount, credit, billed, platform, price, source, observed, at.0)?;
     expect_one("price an entry", priced)?;
-    let held = match kind {
-        EntryKind::Hold => amount,
-        EntryKind::Release => -amount,
-        EntryKind::Grant | EntryKind::Cost => 0,
+    let changed = match kind {
+        EntryKind::Hold => execute!(tx, HOLD, key, amount)?,
+        EntryKind::Cost => execute!(tx, CHANGE, credit, billed, platform, ORGANIZATION)?,
+        EntryKind::Grant | EntryKind::Release => return Ok(()),
     };
-    let changed = execute!(tx, CHANGE, credit, held, billed, platform, ORGANIZATION)?;
-    expect_one("change the sums of the ledger", changed)
+    expect_one("change what is held, or the sums of the ledger", changed)
 }
 
 /// Ends the hold of a transfer that has ended, once. One that waited for a price waits no more.
@@ -267,9 +280,10 @@ pub async fn release(tx: &mut Tx, id: TransferId, now: Timestamp) -> Result<(), 
     let hold = format!("{} {id}", EntryKind::Hold.name());
     let Some(row) = fetch_optional!(tx, Row, OF_KEY, &hold)? else { return Ok(()) };
     let held = Listed::try_from(row)?.entry;
-    if held.pricing.is_none() {
-        execute!(tx, PRICED, hold)?;
-    }
+    match held.pricing {
+        Some(_) => execute!(tx, RELEASE, &hold)?,
+        None => execute!(tx, PRICED, &hold)?,
+    };
     let pricing = held.pricing.map(|pricing| Pricing { at: now, ..pricing });
     append(tx, &Entry { kind: EntryKind::Release, at: now, pricing, ..held }).await.map(drop)
 }

@@ -45,7 +45,6 @@ statements! {
     POOR = "UPDATE sponsors SET poor_since_us = $1 WHERE chain = $2 AND address = $3 AND poor_since_us IS NULL";
     FUNDED = "UPDATE sponsors SET poor_since_us = NULL WHERE chain = $1 AND address = $2 AND poor_since_us IS NOT NULL";
     SEEN_FROM = "SELECT seen_from FROM sponsors WHERE chain = $1 AND address = $2";
-    IS_ONE = "SELECT 1 FROM sponsors WHERE chain = $1 AND address = $2";
 }
 
 #[derive(FromRow)]
@@ -84,11 +83,6 @@ pub async fn of_chain(connection: &mut impl Connection, chain: Chain) -> Result<
         })
     };
     rows.into_iter().map(sponsor).collect()
-}
-
-/// Whether the address pays for transactions of the chain.
-pub async fn is_one(connection: &mut impl Connection, chain: Chain, of: &Address) -> Result<bool, StoreError> {
-    Ok(!fetch_all!(connection, (i32,), IS_ONE, chain.name(), of.as_bytes())?.is_empty())
 }
 
 /// The first block that is matched against the address, if it pays for transactions of the chain.

@@ -66,6 +66,10 @@ statements! {
     CHANGED = "INSERT INTO transfer_changes (transfer_id, position, at_us, state, evidence, block_number, block_hash) \
                SELECT $1, COUNT(*), $2, $3, $4, $5, $6 FROM transfer_changes WHERE transfer_id = $1";
     HISTORY = "SELECT at_us, state, evidence, block_number, block_hash FROM transfer_changes WHERE transfer_id = $1 ORDER BY position";
+    ENDS = "SELECT (SELECT account_id FROM watched_addresses WHERE chain = $1 AND address = $2) AS payer, \
+            (SELECT account_id FROM watched_addresses WHERE chain = $1 AND address = $3) AS payee, \
+            EXISTS (SELECT 1 FROM sponsors WHERE chain = $1 AND address = $3) AS is_to_sponsor, \
+            EXISTS (SELECT 1 FROM sending_halts WHERE chain = $1) AS is_halted";
     BY_ID = "SELECT * FROM transfers WHERE id = $1 AND organization_id = $2";
     LIST = "SELECT * FROM transfers WHERE organization_id = $1 \
             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
@@ -89,6 +93,18 @@ statements! {
             AND (CAST($4 AS TEXT) IS NULL OR status = $4) AND (CAST($9 AS TEXT) IS NULL OR kind = $9) \
             AND created_us >= $5 AND (created_us, id" [" COLLATE \"C\""] ") < ($6, $7) \
             ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $8";
+}
+
+/// Whose the two ends of a transfer are.
+#[derive(Clone, PartialEq, Eq, Debug, FromRow)]
+pub struct Ends {
+    /// The accounts that own the addresses on that chain.
+    pub payer: Option<String>,
+    pub payee: Option<String>,
+    /// The destination pays for transactions of ours.
+    pub is_to_sponsor: bool,
+    /// A person has stopped the sending on that chain.
+    pub is_halted: bool,
 }
 
 #[derive(FromRow)]
@@ -129,6 +145,17 @@ struct TransferRow {
 }
 
 /// Records a transfer that was accepted.
+/// Whose these addresses are; without a `source`, no account owns it.
+pub async fn ends(
+    connection: &mut impl Connection,
+    chain: Chain,
+    (source, destination): (Option<&Address>, &Address),
+) -> Result<Ends, StoreError> {
+    let ends =
+        fetch_optional!(connection, Ends, ENDS, chain.name(), source.map(Address::as_bytes), destination.as_bytes())?;
+    ends.ok_or_else(|| StoreError::inconsistent("ends of a transfer", "there is no row"))
+}
+
 pub async fn insert(tx: &mut Tx, transfer: &Transfer) -> Result<(), StoreError> {
     let id = transfer.id.to_string();
     let (state, created) = (transfer.state, transfer.created_at.0);

@@ -37,7 +37,7 @@ statements! {
     QUARANTINED_OF = "SELECT address FROM wallets WHERE account_id = $1 AND quarantined_us IS NOT NULL ORDER BY family, tag";
     RELEASE = "UPDATE wallets SET quarantined_us = NULL WHERE account_id = $1";
     IS_ONE = "SELECT 1 FROM wallets WHERE family = $1 AND address = $2";
-    LOCK_PAYING = "SELECT address FROM wallets WHERE account_id = $1 AND family = $2 AND tag = ''" [" FOR UPDATE"] "";
+    LOCK_PAYING = "SELECT address, quarantined_us IS NOT NULL FROM wallets WHERE account_id = $1 AND family = $2 AND tag = ''" [" FOR UPDATE"] "";
 }
 
 pub async fn add(tx: &mut Tx, wallet: &Wallet, now: Timestamp) -> Result<(), StoreError> {
@@ -62,11 +62,11 @@ pub async fn sample(connection: &mut impl Connection, family: Family, limit: u32
     rows.into_iter().map(wallet).collect()
 }
 
-/// The address from which the account pays on chains of this family, locked for the transaction; `None` where we hold
-/// no key.
-pub async fn lock_paying(tx: &mut Tx, account_id: &str, family: Family) -> Result<Option<Address>, StoreError> {
-    let row = fetch_optional!(tx, (Vec<u8>,), LOCK_PAYING, account_id, name(family))?;
-    row.map(|(bytes,)| address("wallet", &bytes)).transpose()
+/// The address from which the account pays on chains of this family, and whether it is quarantined. It is locked for the
+/// transaction; `None` where we hold no key.
+pub async fn lock_paying(tx: &mut Tx, account_id: &str, family: Family) -> Result<Option<(Address, bool)>, StoreError> {
+    let row = fetch_optional!(tx, (Vec<u8>, bool), LOCK_PAYING, account_id, name(family))?;
+    row.map(|(bytes, is_quarantined)| Ok((address("wallet", &bytes)?, is_quarantined))).transpose()
 }
 
 /// The account's further addresses on chains of this family, each with its tag, locked for the transaction.

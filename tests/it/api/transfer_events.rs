@@ -57,9 +57,9 @@ pub(crate) async fn announce(
     block: Option<u64>,
 ) -> TransferEvent {
     let mut tx = world.db().begin().await.unwrap();
-    let before = events::announced(&mut tx, transfer.id, announcement).await.unwrap();
+    let (position, before) = events::place(&mut tx, transfer.id, announcement).await.unwrap();
     let event = TransferEvent::announced(transfer, announcement, before, block);
-    events::append_transfer(&mut tx, &event, world.now()).await.unwrap();
+    events::append_transfer(&mut tx, &event, position, world.now()).await.unwrap();
     tx.commit().await.unwrap();
     event
 }
@@ -159,12 +159,12 @@ async fn an_event_of_a_transfer_is_refused_the_second_time_and_rolled_back_with_
         let transfer = accepted(&bench).await;
         let event = TransferEvent::announced(&transfer, Announcement::Submitted, 0, None);
         let mut tx = bench.world.db().begin().await.unwrap();
-        events::append_transfer(&mut tx, &event, bench.world.now()).await.unwrap();
+        events::append_transfer(&mut tx, &event, 0, bench.world.now()).await.unwrap();
         drop(tx);
         assert_eq!(listed(&bench.world, &transfer).await, [], "{engine:?}");
         announce(&bench.world, &transfer, Announcement::Submitted, None).await;
         let mut tx = bench.world.db().begin().await.unwrap();
-        assert!(events::append_transfer(&mut tx, &event, bench.world.now()).await.is_err(), "{engine:?}");
+        assert!(events::append_transfer(&mut tx, &event, 1, bench.world.now()).await.is_err(), "{engine:?}");
         drop(tx);
         bench.world.abandon();
     }
