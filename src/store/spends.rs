@@ -32,7 +32,7 @@ pub struct Evidence {
     pub carries: bool,
     /// The spender paid for it.
     pub has_fee: bool,
-    /// What left the spender, and what its intents paid.
+    /// What left the spender, and what its intents paid of what their transfers are.
     pub left: Vec<(AssetId, U256)>,
     pub paid: Vec<(AssetId, U256)>,
     /// All that left came to sponsors of the chain. Where a block shows balances, all but the rent of a guard did.
@@ -61,7 +61,12 @@ statements! {
     LEFT = "SELECT asset, amount FROM debits WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND sender = $4 ORDER BY leg_hash";
     ELSEWHERE = "SELECT 1 FROM debits AS d WHERE d.chain = $1 AND d.block_hash = $2 AND d.tx_id = $3 AND d.sender = $4 \
                  AND NOT EXISTS (SELECT 1 FROM sponsors AS s WHERE s.chain = d.chain AND s.address = d.recipient) ORDER BY d.leg_hash LIMIT 1";
-    PAID = "SELECT asset, amount FROM marks WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4 AND effect = 'paid' ORDER BY intent_key";
+    // A key of a transfer on record explains that transfer only: whoever signed something else with it has the payer's key. What
+    // arrives may be less where a token keeps a part.
+    PAID = "SELECT m.asset, m.amount FROM marks AS m WHERE m.chain = $1 AND m.block_hash = $2 AND m.tx_id = $3 AND m.payer = $4 \
+            AND m.effect = 'paid' AND NOT EXISTS (SELECT 1 FROM transfers AS t WHERE t.chain = m.chain AND t.source = m.payer \
+            AND t.intent_key = m.intent_key AND (t.asset <> m.asset OR t.destination <> m.destination OR t.amount < m.amount)) \
+            ORDER BY m.intent_key";
     JOURNALED = "INSERT INTO journal_txs (chain, tx_id, transfer_id) VALUES ($1, $2, $3) ON CONFLICT (chain, tx_id) DO NOTHING";
     COST = "SELECT amount, outlay FROM fees WHERE chain = $1 AND block_hash = $2 AND tx_id = $3 AND payer = $4";
     // What a treasury gave. Only what comes to sponsors is recorded here.

@@ -4,14 +4,14 @@
 use landfall::incident::{Incident, IncidentKind};
 use landfall::registry::{self, AcceptError};
 use landfall::store::wallets;
-use landfall::transfer::State;
+use landfall::transfer::{SponsorState, State};
 use landfall_chain::{AssetId, Effect, Family, Mark, U256};
 use landfall_sim::SimTx;
 
-use super::{Bench, LEASE_OVER, PAYER, STRANGER, alice, sender, token};
+use super::{BOB, Bench, LEASE_OVER, PAYER, STRANGER, alice, sender, token};
 use crate::harness::books::rows;
 use crate::harness::postgres::{ENGINES, Engine};
-use crate::harness::world::{FINALITY_DEPTH, TOKEN, address, report};
+use crate::harness::world::{CHAIN, FINALITY_DEPTH, TOKEN, address, report};
 use crate::past::unexplained::backfill;
 
 impl Bench {
@@ -97,6 +97,51 @@ async fn what_left_a_wallet_without_our_signature_stops_it_until_a_person_releas
         bench.assert_nothing_foreign().await;
         bench.close().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_paid_with_the_key_of_a_transfer_and_is_not_that_transfer_is_foreign() {
+    for engine in ENGINES {
+        for (to, amount) in [(BOB, 1_000), (BOB, 5), (STRANGER, 1_001)] {
+            let mut bench = Bench::on(engine, 1).await;
+            bench.signer.away(true);
+            let id = bench.accept(1, 1_000).await;
+            let key = bench.shown(id).await.intent_key;
+            let leg = token(alice(), address(to), amount);
+            let mut theft = bench.by_hand(vec![leg]);
+            let effect = Effect::Paid { destination: leg.recipient, amount: leg.amount };
+            theft.marks = vec![Mark { tx: theft.tx, payer: alice(), key, asset: TOKEN, effect }];
+            bench.world.chain.mine(vec![theft]);
+            bench.signer.away(false);
+            bench.blocks(FINALITY_DEPTH).await;
+            bench.world.pass(std::time::Duration::from_secs(6));
+            bench.settle().await;
+            assert!(bench.is_quarantined().await, "{to} {amount}");
+            let [incident] = &bench.foreign().await[..] else { panic!("one incident") };
+            assert_eq!(incident.holding, Some((alice(), TOKEN)));
+            assert!(matches!(bench.refused(2).await, AcceptError::Quarantined(_)));
+            bench.close().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_sponsor_that_a_person_quarantines_carries_nothing_more_until_it_is_released() {
+    let mut bench = Bench::on(Engine::Sqlite, 1).await;
+    let quarantine = async |bench: &Bench| {
+        bench.world.operator().quarantine_sponsor(bench.world.db(), CHAIN, 0).await.map_err(|error| error.to_string())
+    };
+    quarantine(&bench).await.unwrap();
+    assert_eq!(bench.sponsor_states().await, ["quarantined"]);
+    assert!(quarantine(&bench).await.unwrap_err().contains("is quarantined"));
+    let id = bench.accept(1, 1_000).await;
+    bench.settle().await;
+    assert_eq!(bench.attempts().await, []);
+    let released = (SponsorState::Quarantined, SponsorState::Active);
+    bench.world.operator().set_sponsor(bench.world.db(), CHAIN, 0, released).await.unwrap();
+    bench.world.pass(std::time::Duration::from_secs(31));
+    assert_eq!(bench.until_ended(id).await, State::Confirmed);
+    bench.close().await;
 }
 
 #[tokio::test]
