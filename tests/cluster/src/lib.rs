@@ -28,6 +28,6 @@ pub use block::{Block, TIME, hash};
 pub use fault::Fault;
 pub use landfall_node::When;
 pub use ledger::{Finality, Ledger};
-pub use node::{Before, Counts, GENESIS, Instead, Lists, Node, OwnAnswer, SlotOrder};
+pub use node::{Before, Counts, GENESIS, Instead, Lists, MethodAnswer, Node, OwnAnswer, SlotOrder};
 pub use refusal::Refusal;
 pub use tx::{FEE, Payment, Tx, Version};

@@ -93,6 +93,9 @@ pub enum Instead {
 /// What a node answers to `getTransaction` of one signature: a result, or a refusal's code and words.
 pub type OwnAnswer = Result<Value, (i64, String)>;
 
+/// What a node answers to every call of one method: a result, or the whole error with its `data`.
+pub type MethodAnswer = Result<Value, Value>;
+
 /// What a node was asked.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Counts {
@@ -124,6 +127,8 @@ struct State {
     lost: BTreeSet<u64>,
     unlisted: BTreeSet<u64>,
     instead: BTreeMap<u64, Instead>,
+    /// By method.
+    methods: BTreeMap<String, MethodAnswer>,
     /// By signature.
     transactions: BTreeMap<String, OwnAnswer>,
     accounts: BTreeMap<String, Value>,
@@ -211,6 +216,16 @@ impl Node {
     /// What it answers to `getBlock` of this slot.
     pub fn answer_instead(&self, slot: u64, instead: Instead) {
         self.lock().instead.insert(slot, instead);
+    }
+
+    /// What it answers to every call of this method, which its ledger may have no answer to.
+    pub fn answer_method(&self, method: &str, answer: MethodAnswer) {
+        self.lock().methods.insert(method.to_owned(), answer);
+    }
+
+    /// Its ledger answers this method again.
+    pub fn forget_method(&self, method: &str) {
+        self.lock().methods.remove(method);
     }
 
     /// What it answers to `getTransaction` of this signature, whatever its ledger holds.
@@ -339,6 +354,7 @@ impl State {
             lost: BTreeSet::new(),
             unlisted: BTreeSet::new(),
             instead: BTreeMap::new(),
+            methods: BTreeMap::new(),
             transactions: BTreeMap::new(),
             accounts: BTreeMap::new(),
             accounts_at: None,
@@ -490,8 +506,16 @@ impl State {
         reported
     }
 
-    /// The answers that a test set in place of one block or of one transaction.
+    /// The answers that a test set in place of a method's, of one block or of one transaction.
     fn instead(&self, call: &Call) -> Option<Answer> {
+        if let Some(own) = self.methods.get(&call.method) {
+            let refused = |error: Value| Refused {
+                code: error["code"].as_i64().unwrap_or_default(),
+                message: error["message"].as_str().unwrap_or_default().to_owned(),
+                data: error.get("data").cloned(),
+            };
+            return Some(own.clone().map(|reported| reported.to_string()).map_err(refused));
+        }
         let asked = &call.params[0];
         if call.method == "getTransaction" {
             let own = self.transactions.get(asked.as_str()?)?.clone();

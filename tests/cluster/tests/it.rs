@@ -132,6 +132,22 @@ async fn a_block_with_a_newer_transaction_is_refused_whole_until_its_version_is_
 }
 
 #[tokio::test]
+async fn a_method_is_answered_as_a_test_says_with_the_whole_of_an_error_until_that_is_forgotten() {
+    let node = Node::start(&Ledger::of([10])).await;
+    let tried = async || ask(&node, "simulateTransaction", json!(["AA=="])).await;
+    assert_eq!(tried().await["code"], -32_601, "no ledger can try it");
+    node.answer_method("simulateTransaction", Ok(json!({ "value": 7 })));
+    assert_eq!(tried().await, json!({ "value": 7 }));
+    assert_eq!(ask(&node, "getSlot", json!([])).await, 10, "all else is the ledger's");
+    let error = json!({ "code": -32_002, "message": "no", "data": { "logs": ["a"] } });
+    node.answer_method("simulateTransaction", Err(error.clone()));
+    assert_eq!(tried().await, error);
+    node.forget_method("simulateTransaction");
+    assert_eq!(tried().await["code"], -32_601);
+    assert_eq!(node.counts().last["simulateTransaction"], json!(["AA=="]));
+}
+
+#[tokio::test]
 async fn balances_say_what_payments_say_and_a_failure_costs_its_fee_only() {
     let ledger = Ledger::of([10]);
     let token = Tx::token(2, usdc(), ALICE, BOB, 8);

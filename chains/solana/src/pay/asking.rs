@@ -130,8 +130,8 @@ impl PayingChain for SolanaSource {
         let asked = |endpoint| -> BoxFuture<'_, Result<u64, SolanaError>> {
             let params = json!([address.to_string(), { "commitment": COMMITMENT }]);
             Box::pin(async move {
-                let answer: Response<u64> = ask(endpoint, BALANCE, params).await?;
-                Ok(answer.value)
+                let answer = ask::<Response<u64>>(endpoint, BALANCE, params).await;
+                Ok(answer.map_err(|error| endpoint.lacks(format!("does not report balances: {error}")))?.value)
             })
         };
         let lamports = self.pool.call(Need { methods: &[BALANCE], ..Need::default() }, asked).await?;
@@ -373,7 +373,7 @@ fn unsendable(
     if TokenProgram::of(owner) != Some(program) {
         return Ok(Some("it is not kept by the program that is listed".to_owned()));
     }
-    let terms = terms(program, data).map_err(|error| endpoint.unusable(ACCOUNTS, &error.to_string()))?;
+    let terms = terms(program, data).map_err(|error| endpoint.lacks(format!("does not report mints: {error}")))?;
     Ok(token::unsendable(&terms, decimals))
 }
 
@@ -384,10 +384,10 @@ async fn accounts_of(endpoint: &Endpoint, keys: &[Address]) -> Result<Vec<Option
     let reported = ask::<Response<Vec<Option<WireAccount>>>>(endpoint, ACCOUNTS, json!([names, how])).await;
     let reported = reported.map_err(|error| endpoint.lacks(format!("does not report accounts: {error}")))?.value;
     if reported.len() != keys.len() {
-        return Err(endpoint.unusable(ACCOUNTS, &format!("{} accounts for {} keys", reported.len(), keys.len())));
+        return Err(endpoint.lacks(format!("reports {} accounts for {} keys", reported.len(), keys.len())));
     }
     let read = |WireAccount { lamports, owner, data: (text, _) }: WireAccount| {
-        let data = STANDARD.decode(text).map_err(|_| endpoint.unusable(ACCOUNTS, "no base64"))?;
+        let data = STANDARD.decode(text).map_err(|_| endpoint.lacks("reports accounts in no base64".to_owned()))?;
         Ok(Account { lamports, owner, data })
     };
     reported.into_iter().map(|account| account.map(read).transpose()).collect()
@@ -419,9 +419,9 @@ async fn maker_of(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<Option<
     check_chain(pool, intent)?;
     let guard = guard_of(pool, intent)?;
     let ask = |endpoint| -> BoxFuture<'_, Result<Option<Maker>, SolanaError>> {
-        let (named, payer) = (guard.to_string(), intent.payer.to_string());
+        let (named, payer, slot) = (guard.to_string(), intent.payer.to_string(), at.number);
         Box::pin(async move {
-            match maker::reported(endpoint, &named, &payer).await {
+            match maker::reported(endpoint, (&named, &payer), slot).await {
                 // One that keeps less says nothing.
                 Ok(None) => Err(endpoint.lacks(format!("does not know who made guard {named}"))),
                 Ok(maker) => Ok(maker),
@@ -437,9 +437,9 @@ async fn was_made(pool: &Pool, intent: &Intent, (from, at): (u64, &BlockRef)) ->
     check_chain(pool, intent)?;
     let guard = guard_of(pool, intent)?;
     let ask = |endpoint| -> BoxFuture<'_, Result<bool, SolanaError>> {
-        let named = guard.to_string();
+        let (named, slots) = (guard.to_string(), (from, at.number));
         Box::pin(async move {
-            let was_made = maker::was_made(endpoint, &named, from).await;
+            let was_made = maker::was_made(endpoint, &named, slots).await;
             was_made.map_err(|error| endpoint.lacks(format!("does not report what named guard {named}: {error}")))
         })
     };

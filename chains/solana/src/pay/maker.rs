@@ -61,9 +61,13 @@ struct WireKey {
     signer: bool,
 }
 
-/// Who made `guard`, by this endpoint; `None` where it does not know.
-pub(super) async fn reported(endpoint: &Endpoint, guard: &str, payer: &str) -> Result<Option<Maker>, SolanaError> {
-    for signature in named(endpoint, guard).await?.iter().rev().take(READ_MAX) {
+/// Who made `guard`, by this endpoint, which has slot `at`; `None` where it does not know.
+pub(super) async fn reported(
+    endpoint: &Endpoint,
+    (guard, payer): (&str, &str),
+    at: u64,
+) -> Result<Option<Maker>, SolanaError> {
+    for signature in named(endpoint, guard, at).await?.iter().rev().take(READ_MAX) {
         let how =
             json!({ "encoding": "jsonParsed", "commitment": "finalized", "maxSupportedTransactionVersion": VERSION });
         let tx: Option<WireTransaction> = ask(endpoint, TRANSACTION, json!([signature, how])).await?;
@@ -76,12 +80,12 @@ pub(super) async fn reported(endpoint: &Endpoint, guard: &str, payer: &str) -> R
     Ok(None)
 }
 
-/// Whether the guard was ever there since slot `from`, by this endpoint.
+/// Whether the guard was ever there from slot `from` up to `at`, by this endpoint.
 ///
 /// # Errors
 /// It does not keep all of that, or reports more than anybody reads.
-pub(super) async fn was_made(endpoint: &Endpoint, guard: &str, from: u64) -> Result<bool, SolanaError> {
-    let named = named(endpoint, guard).await?;
+pub(super) async fn was_made(endpoint: &Endpoint, guard: &str, (from, at): (u64, u64)) -> Result<bool, SolanaError> {
+    let named = named(endpoint, guard, at).await?;
     // What it prunes while it is asked is known only afterwards.
     let first: u64 = ask(endpoint, FIRST_AVAILABLE, json!([])).await?;
     if named.is_empty() && first > from.saturating_add(1) {
@@ -91,21 +95,28 @@ pub(super) async fn was_made(endpoint: &Endpoint, guard: &str, from: u64) -> Res
     Ok(!named.is_empty())
 }
 
-/// What succeeded of the transactions that name the account, the newest first.
-async fn named(endpoint: &Endpoint, account: &str) -> Result<Vec<String>, SolanaError> {
-    let (mut all, mut before) = (Vec::new(), None::<String>);
+/// What succeeded of the transactions that name the account, the newest first, by an endpoint that has slot `at`.
+///
+/// A page may be shorter than it was asked for, and empty where the node does not know what it is to begin behind. So each
+/// page begins with the last one that is known, and the list ends with a page that has no other.
+async fn named(endpoint: &Endpoint, account: &str, at: u64) -> Result<Vec<String>, SolanaError> {
+    let mut all: Vec<WireNamed> = Vec::new();
     for _ in 0..PAGES_MAX {
-        let mut how = json!({ "limit": PAGE_MAX, "commitment": "finalized" });
-        if let Some(before) = &before {
-            how["before"] = json!(before);
+        let mut how = json!({ "limit": PAGE_MAX, "commitment": "finalized", "minContextSlot": at });
+        if let Some(behind) = all.len().checked_sub(2) {
+            how["before"] = json!(all[behind].signature);
         }
         let page: Vec<WireNamed> = ask(endpoint, SIGNATURES, json!([account, how])).await?;
-        let Some(last) = page.last() else { return Ok(all) };
-        before = Some(last.signature.clone());
-        let is_short = page.len() < PAGE_MAX;
-        all.extend(page.into_iter().filter(|named| named.err.is_none()).map(|named| named.signature));
-        if is_short {
-            return Ok(all);
+        let known = all.pop();
+        let follows = |known: &WireNamed| page.first().is_some_and(|first| first.signature == known.signature);
+        if !known.as_ref().is_none_or(follows) {
+            return Err(endpoint.unusable(SIGNATURES, "a page that does not begin where the last one ended"));
+        }
+        let is_end = page.len() <= usize::from(known.is_some());
+        all.extend(page);
+        if is_end {
+            let succeeded = all.into_iter().filter(|named| named.err.is_none());
+            return Ok(succeeded.map(|named| named.signature).collect());
         }
     }
     Err(endpoint.unusable(SIGNATURES, "more transactions than anybody reads"))

@@ -22,7 +22,7 @@ fn usdc() -> AssetId {
 }
 
 /// A mint with six decimals that can be frozen.
-fn bare() -> Vec<u8> {
+pub(crate) fn bare() -> Vec<u8> {
     let mut account = vec![0; 82];
     (account[44], account[45], account[46]) = (6, 1, 1);
     account

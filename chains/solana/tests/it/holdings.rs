@@ -16,11 +16,11 @@ use crate::sources::{at, source, two};
 const USDC: &str = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v";
 const SPL_TOKEN: &str = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA";
 const TOKEN_2022: &str = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb";
-const SYSTEM: &str = "11111111111111111111111111111111";
+pub(crate) const SYSTEM: &str = "11111111111111111111111111111111";
 const OWNER: Address = Address::Solana([0xb2; 32]);
 const OTHER: Address = Address::Solana([0xb3; 32]);
 
-fn usdc() -> AssetId {
+pub(crate) fn usdc() -> AssetId {
     AssetId::Token(Address::parse(Family::Solana, USDC).unwrap())
 }
 
@@ -29,14 +29,14 @@ fn key(text: &str) -> [u8; 32] {
 }
 
 /// The bytes of a token account.
-fn tokens(mint: &str, owner: &Address, amount: u64) -> Vec<u8> {
+pub(crate) fn tokens(mint: &str, owner: &Address, amount: u64) -> Vec<u8> {
     let mut data = [&key(mint)[..], owner.as_bytes(), &amount.to_le_bytes()].concat();
     data.resize(165, 0);
     data[108] = 1;
     data
 }
 
-fn account(program: &str, lamports: u64, data: &[u8]) -> Value {
+pub(crate) fn account(program: &str, lamports: u64, data: &[u8]) -> Value {
     json!({ "data": [STANDARD.encode(data), "base64"], "lamports": lamports, "owner": program, "space": data.len() })
 }
 
@@ -65,7 +65,7 @@ fn reported(lamports: u64, tokens: u64, proof: Proof) -> Holdings {
     Holdings { proof, amounts: vec![amounts(lamports, tokens)] }
 }
 
-fn assert_trusted(source: &SolanaSource) {
+pub(crate) fn assert_trusted(source: &SolanaSource) {
     let states: Vec<EndpointState> = source.endpoints().snapshot().iter().map(|endpoint| endpoint.state).collect();
     assert!(states.iter().all(|state| *state == EndpointState::Healthy), "{states:?}");
 }

@@ -8,6 +8,7 @@
 //! - `wrapped`, `rent`: own SOL that changes its form is no deposit, and what comes with it is one
 //! - `refused`: answers that are not whole; `repeated`: transactions that stand in a block several times
 //! - `senders`: who paid, by which rule; `payers`: who is asked for it, and what refusals come to
+//! - `pay`: what is asked of endpoints to make guards and to judge them
 //! - `mints`: what the account of a mint says; `assets`: what nodes tell of listed mints
 //! - `fuzz`: random bytes and broken answers
 //! - `sources`: sources over the nodes of landfall-cluster; `slots`: what holes, forks and skipped
@@ -28,6 +29,7 @@ mod heads;
 mod holdings;
 mod made;
 mod mints;
+mod pay;
 mod payers;
 mod polls;
 mod recorded;
