@@ -98,6 +98,16 @@ fn sending(network: &Network, config: &ChainConfig) -> Result<Sending, StartErro
         let what = "expected more than floor: else each refill is followed by another";
         return Err(wrong("transfers.refill_to".to_owned(), what.to_owned()));
     }
+    let new_account_least = match &keys.new_account_least {
+        Some(text) => from_decimal(text, Sending::LEAST_DECIMALS)
+            .ok()
+            .and_then(|least| u64::try_from(least).ok())
+            .ok_or_else(|| {
+                let what = format!("{text:?} is not an amount of a token as text, for example \"1\" or \"0.5\"");
+                wrong("transfers.new_account_least".to_owned(), what)
+            })?,
+        None => usual.new_account_least,
+    };
     Ok(Sending {
         first_cost: usual.first_cost,
         floor,
@@ -107,6 +117,7 @@ fn sending(network: &Network, config: &ChainConfig) -> Result<Sending, StartErro
         max_cost_micro_usd: keys.max_cost.map(|most| most.0).or(usual.max_cost_micro_usd),
         max_fee: keys.max_fee.or(usual.max_fee),
         new_accounts_per_day: keys.new_accounts_per_day.unwrap_or(usual.new_accounts_per_day),
+        new_account_least,
         clears_delegates: usual.clears_delegates,
         guard_retention_hours: keys.guard_retention_hours.unwrap_or(usual.guard_retention_hours),
         shows_each_cost: chain.family() == Family::Solana || proof(chain, config) == ReadProof::Full,
@@ -276,6 +287,7 @@ mod tests {
             floor: Some("0.05".to_owned()),
             refill_to: Some("0.2".to_owned()),
             new_accounts_per_day: None,
+            new_account_least: Some("0.5".to_owned()),
             caps: BTreeMap::new(),
             guard_retention_hours: Some(30),
         };
@@ -284,7 +296,8 @@ mod tests {
         let (max_fee, guard_retention_hours) = (Some(50_000_000_000), 30);
         let max_cost_micro_usd = Some(700_000);
         let changed = Sending { floor, refill_to: 4 * floor, raise_after_blocks: 2, in_flight: 4, max_fee, ..usual };
-        let expected = Sending { max_cost_micro_usd, guard_retention_hours, ..changed };
+        let new_account_least = 500_000;
+        let expected = Sending { max_cost_micro_usd, guard_retention_hours, new_account_least, ..changed };
         assert_eq!(sending, expected);
         let higher = SendingConfig { floor: Some("0.05".to_owned()), ..Default::default() };
         assert_eq!(with(higher).unwrap().sending.refill_to, 5 * floor, "five times the floor");
@@ -293,6 +306,11 @@ mod tests {
                 SendingConfig { refuse: vec!["DOGE".to_owned()], ..Default::default() },
                 "transfers.refuse[0]",
                 "not listed",
+            ),
+            (
+                SendingConfig { new_account_least: Some("-1".to_owned()), ..Default::default() },
+                "transfers.new_account_least",
+                "is not an amount of a token",
             ),
             (
                 SendingConfig { floor: Some("much".to_owned()), ..Default::default() },
@@ -313,6 +331,16 @@ mod tests {
             let refused = with(transfers).unwrap_err().to_string();
             assert!(refused.contains(key) && refused.contains(what), "{refused}");
         }
+    }
+
+    #[test]
+    fn what_is_not_to_be_sent_is_followed_and_what_was_accepted_is_carried_all_the_same() {
+        let with = |transfers| network(Chain::BaseMainnet, &ChainConfig { transfers, ..config("MINE", MINE) });
+        let refusing = SendingConfig { refuse: vec!["USDC".to_owned(), "MINE".to_owned()], ..Default::default() };
+        let refused = with(refusing).unwrap();
+        assert_eq!(refused.assets, with(SendingConfig::default()).unwrap().assets);
+        let usdc = refused.assets.iter().find(|asset| asset.symbol == "USDC").unwrap();
+        assert!(usdc.route.is_some(), "a sender finds how it is sent");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `landfall sponsor add|list|show|pause|resume|release`.
+//! `landfall sponsor add|list|show|pause|resume|quarantine|release`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -58,6 +58,8 @@ pub(super) enum Sponsor {
     Pause(One),
     /// Let a paused one carry again.
     Resume(One),
+    /// Let one sign nothing more, because somebody else may have its key; others carry what it carried.
+    Quarantine(One),
     /// Let a quarantined one carry again, when nobody else uses its key any more.
     Release(One),
 }
@@ -123,6 +125,7 @@ impl Sponsor {
             Sponsor::Show { number, chain, json } => return show(&db, (chain, number), json).await,
             Sponsor::Pause(one) => one.set(&db, (Active, Paused)).await?,
             Sponsor::Resume(one) => one.set(&db, (Paused, Active)).await?,
+            Sponsor::Quarantine(one) => one.quarantine(&db).await?,
             Sponsor::Release(one) => one.set(&db, (Quarantined, Active)).await?,
         }
         Ok(ExitCode::SUCCESS)
@@ -130,6 +133,13 @@ impl Sponsor {
 }
 
 impl One {
+    async fn quarantine(self, db: &Db) -> anyhow::Result<()> {
+        let One { number, chain, why } = self;
+        as_operator(&why.reason, async |operator| operator.quarantine_sponsor(db, chain, number).await).await?;
+        say!("sponsor {number} of {chain} is {}", SponsorState::Quarantined.name());
+        Ok(())
+    }
+
     async fn set(self, db: &Db, states: (SponsorState, SponsorState)) -> anyhow::Result<()> {
         let One { number, chain, why } = self;
         as_operator(&why.reason, async |operator| operator.set_sponsor(db, chain, number, states).await).await?;

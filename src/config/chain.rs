@@ -75,6 +75,8 @@ pub struct SendingConfig {
     /// In the same.
     pub refill_to: Option<String>,
     pub new_accounts_per_day: Option<u32>,
+    /// In the major unit of the token.
+    pub new_account_least: Option<String>,
     /// How much the signer signs of assets, by symbol.
     pub caps: BTreeMap<String, CapConfig>,
     /// Of `[transfers]`: it is the same on all chains.
@@ -224,6 +226,8 @@ pub(super) struct SendingSection {
     pub(super) refill_to: Option<String>,
     #[serde(default)]
     pub(super) new_accounts_per_day: Option<u32>,
+    #[serde(default)]
+    pub(super) new_account_least: Option<String>,
     #[serde(default)]
     caps: BTreeMap<String, CapConfig>,
 }
@@ -388,6 +392,7 @@ impl SendingSection {
             floor: self.floor,
             refill_to: self.refill_to,
             new_accounts_per_day: self.new_accounts_per_day,
+            new_account_least: self.new_account_least,
             caps: self.caps,
             guard_retention_hours: None,
         })

@@ -43,9 +43,13 @@ fn foreign_to_evm(section: &ChainSection) -> Option<(String, &'static str)> {
 }
 
 fn new_accounts(section: &ChainSection) -> Option<(String, &'static str)> {
-    section.transfers.new_accounts_per_day?;
-    let what = "only on Solana does a sponsor pay for accounts of tokens; leave it out";
-    Some(("transfers.new_accounts_per_day".to_owned(), what))
+    let transfers = &section.transfers;
+    let key = match (transfers.new_accounts_per_day, &transfers.new_account_least) {
+        (Some(_), _) => "transfers.new_accounts_per_day",
+        (None, Some(_)) => "transfers.new_account_least",
+        (None, None) => return None,
+    };
+    Some((key.to_owned(), "only on Solana does a sponsor pay for accounts of tokens; leave it out"))
 }
 
 fn program(section: &ChainSection) -> Option<(String, &'static str)> {

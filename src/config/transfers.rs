@@ -336,6 +336,30 @@ mod tests {
     }
 
     #[test]
+    fn what_a_chain_refuses_to_send_is_not_offered_there_alone_and_is_listed_all_the_same() {
+        let testnet = Network { chain: Chain::EthereumTestnet, ..network() };
+        let with = |keys: &str| {
+            let config = parse(&format!("[chains.ETHEREUM_TESTNET.transfers]\n{keys}")).unwrap();
+            let settings = config.api_settings(([127, 0, 0, 1], 80).into(), vec![network(), testnet.clone()]);
+            settings.networks.into_iter().map(|network| network.assets)
+        };
+        let symbols = |assets: &[Asset]| assets.iter().map(|asset| asset.symbol.clone()).collect::<Vec<_>>();
+        // What is offered on the other chain, and on this one.
+        let cases: [(&str, [&[&str]; 2]); 3] = [
+            ("refuse = []", [&["ETH", "USDC"], &["ETH", "USDC"]]),
+            ("refuse = [\"USDC\"]", [&["ETH", "USDC"], &["ETH"]]),
+            ("refuse = [\"USDC\", \"ETH\", \"OTHER\"]", [&["ETH", "USDC"], &[]]),
+        ];
+        for (keys, offered) in cases {
+            for (assets, offered) in with(keys).zip(offered) {
+                assert_eq!(symbols(&assets), ["ETH", "USDC", "OTHER"], "{keys}");
+                let sent: Vec<Asset> = assets.into_iter().filter(|asset| asset.route.is_some()).collect();
+                assert_eq!(symbols(&sent), offered, "{keys}");
+            }
+        }
+    }
+
+    #[test]
     fn delegates_are_taken_away_again_unless_they_are_to_stay() {
         let clears = |more: &str| {
             parse(&format!("[transfers]\nsigner = \"keystore:keys\"\n{FILE}\n{more}")).unwrap().delegation.clears()

@@ -100,6 +100,20 @@ impl Operator<'_> {
         Ok(tx.commit().await?)
     }
 
+    /// Has a sponsor sign nothing more until a person releases it.
+    ///
+    /// # Errors
+    /// When there is no such sponsor, or it is quarantined.
+    pub async fn quarantine_sponsor(&self, db: &Db, chain: Chain, number: u32) -> Result<(), SponsorError> {
+        let all = sponsors::of_chain(&mut db.read().await?, chain).await?;
+        let state = all.iter().find(|sponsor| sponsor.number == number).map(|sponsor| sponsor.state);
+        let from = match state.ok_or(SponsorError::Unknown { chain, number })? {
+            SponsorState::Quarantined => SponsorState::Active,
+            state => state,
+        };
+        self.set_sponsor(db, chain, number, (from, SponsorState::Quarantined)).await
+    }
+
     /// Lets the quarantined wallets of an account sign again; returns them.
     ///
     /// # Errors

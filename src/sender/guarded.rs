@@ -103,8 +103,7 @@ impl<C: PayingChain> Sender<C> {
         for Quoted { of, sponsor, terms } in quoted {
             if terms.makes_account
                 && let Some(of) = of.paid()
-                && let Some(why) =
-                    new_accounts::refused(&mut tx, of, self.network.sending.new_accounts_per_day, now).await?
+                && let Some(why) = new_accounts::refused(&mut tx, of, &self.network.sending, now).await?
             {
                 let id = of.transfer.id;
                 warn!(transfer = %id, "transfer {id} cannot be carried now: {why}");

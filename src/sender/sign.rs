@@ -25,7 +25,14 @@ impl<C: PayingChain> Sender<C> {
     /// Signs what was accepted and may be signed.
     pub(super) async fn sign(&mut self, open: &Open, clock: &Clock) -> Result<(), SendError> {
         let now = clock.now();
-        if !self.is_head_fresh(open, now) {
+        let is_fresh = self.is_head_fresh(open, now);
+        let was_old = std::mem::replace(&mut self.is_head_old, !is_fresh);
+        if !is_fresh && !was_old {
+            let (chain, head) = (self.network.chain, open.head_time);
+            let newest = head.map_or_else(|| "of no known time".to_owned(), |head| format!("of {head}"));
+            warn!(%chain, "nothing is signed on {chain}: its newest connected block is {newest}, and this host says {now}");
+        }
+        if !is_fresh {
             return Ok(());
         }
         let final_time = open.finalized.map(|(_, time)| time);
@@ -33,9 +40,8 @@ impl<C: PayingChain> Sender<C> {
             let is_first = of.transfer.state == State::Accepted
                 && of.transfer.cancelled_at.is_none()
                 && of.signed().is_none()
-                && secs(now) + LEFT_MIN_SECS <= of.deadline_secs()
-                // No block can pay it any more.
-                && open.head_time.is_none_or(|head| secs(head) < of.deadline_secs());
+                // By the host's clock and by the chain's.
+                && secs(open.head_time.map_or(now, |head| now.max(head))) + LEFT_MIN_SECS <= of.deadline_secs();
             (is_first || of.is_healed(final_time, now)) && !self.rests(Resting::Transfer(of.transfer.id), now)
         };
         // What only the credit may pay waits until it is known what it costs.

@@ -189,6 +189,9 @@ pub struct Sending {
     /// For how many new accounts of tokens sponsors pay within a day, for each account of ours. On Solana; the recipient may
     /// take what such an account is made with.
     pub new_accounts_per_day: u32,
+    /// For less no new account of a token is paid for; a decimal of that token with [`Sending::LEAST_DECIMALS`] digits behind
+    /// the point. On Solana.
+    pub new_account_least: u64,
     /// The code that acted for a wallet is taken away again when nothing needs it any more. On EVM.
     pub clears_delegates: bool,
     /// For how long the guard of a paid transfer is kept, by the time of blocks. On Solana; a store that was set back by more
@@ -232,6 +235,10 @@ impl Sending {
     pub const REFILL_TIMES: u128 = 5;
     /// More than an account that pays salaries needs on most days.
     const NEW_ACCOUNTS_PER_DAY: u32 = 20;
+    /// So fine is [`Sending::new_account_least`].
+    pub const LEAST_DECIMALS: u8 = 6;
+    /// What a token is worth beside the account's rent only an operator knows.
+    const NEW_ACCOUNT_LEAST: u64 = 0;
     /// Longer than a weekend: backups of Friday are restored on Monday.
     const GUARD_RETENTION_HOURS: u32 = 72;
     /// Enough that a block that comes late is no reason.
@@ -248,6 +255,7 @@ impl Sending {
             max_cost_micro_usd: None,
             max_fee: None,
             new_accounts_per_day: Sending::NEW_ACCOUNTS_PER_DAY,
+            new_account_least: Sending::NEW_ACCOUNT_LEAST,
             clears_delegates: true,
             guard_retention_hours: Sending::GUARD_RETENTION_HOURS,
             shows_each_cost: true,
