@@ -169,6 +169,8 @@ impl IntentKey {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -181,6 +183,14 @@ mod tests {
         assert_eq!(IntentKey::of_evm_nonce(&[1; 32]), None);
         let solana = IntentKey::of("solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1", &id);
         assert_eq!(solana.solana_seed(), "ubIo8TJMcOZxXEBs6tdNJgvk7bRv0ton");
+    }
+
+    #[test]
+    fn the_keys_of_a_million_transfers_are_distinct_and_each_bit_of_an_id_counts() {
+        // From bit 20 on: those below are in the first 1,000,000.
+        let ids = (0..1_000_000_u128).chain((20..128).map(|bit| 1_u128 << bit));
+        let keys: HashSet<IntentKey> = ids.clone().map(|id| IntentKey::of("eip155:8453", &id.to_be_bytes())).collect();
+        assert_eq!(keys.len(), ids.count());
     }
 
     #[test]

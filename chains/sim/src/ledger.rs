@@ -16,6 +16,7 @@ use crate::Fault;
 use crate::pay::Paying;
 
 const GENESIS_SECS: u64 = 1_700_000_000;
+/// So long after the one before it comes a block, until a test says otherwise.
 const BLOCK_SECS: u64 = 12;
 /// What every transaction costs its signer, unless it says otherwise.
 const FEE: u64 = 21;
@@ -72,6 +73,7 @@ pub(crate) struct State {
     pub(crate) blocks: Vec<SimBlock>,
     /// Numbers to leave out before the next block.
     skip: u64,
+    block_secs: u64,
     /// How far the newest final block is behind the newest; `None` while nothing becomes final.
     finality_depth: Option<u64>,
     finalized: Option<BlockRef>,
@@ -220,6 +222,7 @@ impl SimChain {
         SimChain(Arc::new(Mutex::new(State {
             blocks: vec![genesis],
             skip: 0,
+            block_secs: BLOCK_SECS,
             finality_depth: None,
             finalized: None,
             tier_depths: Vec::new(),
@@ -252,10 +255,10 @@ impl SimChain {
     /// Mines a block with these transactions on the newest one.
     pub fn mine(&self, txs: Vec<SimTx>) -> BlockRef {
         let mut state = self.lock();
-        let parent = state.latest().header.block;
+        let Header { block: parent, time_secs: parent_secs, .. } = state.latest().header;
         let number = parent.number + 1 + std::mem::take(&mut state.skip);
         let block = BlockRef { number, hash: BlockHash(state.rng.random()) };
-        let time_secs = GENESIS_SECS + number * BLOCK_SECS;
+        let time_secs = parent_secs + (number - parent.number) * state.block_secs;
         state.blocks.push(SimBlock { header: Header { block, parent, time_secs }, txs, fee_recipient: None });
         state.finalize();
         block
@@ -266,6 +269,11 @@ impl SimChain {
         for _ in 0..count {
             self.mine(Vec::new());
         }
+    }
+
+    /// From now on each number is so many seconds after the one before it.
+    pub fn set_block_secs(&self, secs: u64) {
+        self.lock().block_secs = secs;
     }
 
     /// Leaves out `count` numbers before the next block, as chains with slots do.

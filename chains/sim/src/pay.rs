@@ -23,7 +23,7 @@ pub use signer::SimSigner;
 const GAS: u64 = 60_000;
 /// In so many blocks on top of that of its blockhash a transaction that makes a guard may land, as on Solana.
 const BLOCKHASH_BLOCKS: usize = 150;
-/// What a guard is made with.
+/// What a guard is made with, until a test says otherwise.
 pub const GUARD_RENT: u64 = 890_880;
 /// What an account of a token is made with.
 pub const ACCOUNT_RENT: u64 = 2_039_280;
@@ -66,6 +66,7 @@ pub(crate) struct Paying {
     pool: BTreeSet<TxId>,
     faults: VecDeque<SendFault>,
     base_fee: u128,
+    guard_rent: u64,
     /// Why no intent may be signed.
     not_ready: Option<Readiness>,
     refuses_payments: bool,
@@ -93,6 +94,7 @@ impl Paying {
             pool: BTreeSet::new(),
             faults: VecDeque::new(),
             base_fee: 1_000_000_000,
+            guard_rent: GUARD_RENT,
             not_ready: None,
             refuses_payments: false,
             refuses_gaps: false,
@@ -163,6 +165,17 @@ impl SimChain {
     pub fn guard_holds(&self, payer: &Address, key: &IntentKey) -> U256 {
         let latest = self.latest().number;
         self.balance(&SimChain::guard(payer, key), &AssetId::Native, latest) - U256::from(WEALTH)
+    }
+
+    /// What guards are made with from now on: the rent of the attempts to come.
+    pub fn set_guard_rent(&self, lamports: u64) {
+        self.lock().paying.guard_rent = lamports;
+    }
+
+    /// Where the guards stand that transactions of ours make.
+    pub fn guards(&self) -> BTreeSet<Address> {
+        let state = self.lock();
+        state.paying.guarded.values().map(|guarded| guard_of(&guarded.intent)).collect()
     }
 
     /// How many transactions that take back guards canonical blocks have: all of them, and those that failed.
@@ -666,7 +679,7 @@ impl PayingChain for SimChain {
         let blockhash = recent.hash;
         Ok(GuardQuote::Terms(GuardTerms {
             blockhash,
-            rent: GUARD_RENT,
+            rent: state.paying.guard_rent,
             compute_limit: COMPUTE_LIMIT,
             compute_price: 0,
             memo: false,

@@ -6,14 +6,19 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode, header};
+use landfall::account::{AccountType, NewAccount};
 use landfall::amount::from_decimal;
 use landfall::api::{self, Limits, Settings};
+use landfall::config::Config;
+use landfall::gas::GasCurrency;
 use landfall::identity::Change;
 use landfall::key::{ApiKey, Environment, Scope, Scopes};
 use landfall::operator::Operator;
-use landfall::registry;
-use landfall::store::Pools;
+use landfall::overrides::Author;
+use landfall::registry::{self, SweepOrder};
+use landfall::request::Made;
 use landfall::store::wallets::{self, Wallet};
+use landfall::store::{Pools, sponsors};
 use landfall::time::Timestamp;
 use landfall::watcher::{BalanceWatch, BalancesRead};
 use landfall_chain::{Address, Family, Signer, U256};
@@ -24,12 +29,14 @@ use tower::ServiceExt as _;
 
 use crate::harness::postgres::{ENGINES, Engine};
 use crate::harness::signer::SignerDouble;
-use crate::harness::world::{FINALITY_DEPTH, TOKEN, World, address, report, tester};
+use crate::harness::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, report, tester};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
 const STRANGER: u8 = 0x77;
 const PAYER: u8 = 0x01;
+/// Where Carol pays from, and a further address of hers.
+const CAROL: [u8; 2] = [0xca, 0xcb];
 pub(crate) const PATH: &str = "/v2/crypto/transfers";
 pub(crate) const REQUEST: &str = "00000000-0000-4000-8000-000000000001";
 const OTHER: &str = "00000000-0000-4000-8000-000000000002";
@@ -99,6 +106,20 @@ impl Bench {
         assert!(said.contains(detail), "{said:?} for {body}");
     }
 
+    /// Asserts that a list is refused for this parameter, and for nothing else.
+    async fn assert_list_refused(&self, query: &str, parameter: &str, detail: &str) {
+        let (status, problem) = self.get(&format!("{PATH}?{query}")).await;
+        assert_eq!((status.as_u16(), &problem["code"]), (400, &json!("INVALID_ARGUMENT")), "{query}: {problem}");
+        assert_eq!(problem["errors"], json!([{ "parameter": parameter, "detail": detail }]), "{query}");
+    }
+
+    /// How many transfers a page of the list has, and the cursor of the next one.
+    async fn page(&self, query: &str) -> (usize, Option<String>) {
+        let (status, page) = self.get(&format!("{PATH}?{query}")).await;
+        assert_eq!(status, StatusCode::OK, "{query}: {page}");
+        (page["transfers"].as_array().unwrap().len(), page["cursor"].as_str().map(str::to_owned))
+    }
+
     /// What Alice may spend of USDC.
     pub(crate) async fn available(&self) -> String {
         let (status, body) = self.get("/v2/accounts/alice/balances?symbol=USDC").await;
@@ -157,7 +178,8 @@ pub(crate) async fn end(world: &World, id: &str, status: &str) {
     assert_eq!(ended, 1);
 }
 
-async fn serve(world: &World, can_sign: bool, scopes: &[Scope]) -> (Router, String) {
+/// A router over the world, and a key with these scopes.
+pub(crate) async fn serve(world: &World, can_sign: bool, scopes: &[Scope]) -> (Router, String) {
     let scopes = Scopes::of(scopes).unwrap();
     let random = [u8::from(can_sign); ApiKey::RANDOM_BYTES];
     let by = tester(world.now());
@@ -170,7 +192,7 @@ async fn serve(world: &World, can_sign: bool, scopes: &[Scope]) -> (Router, Stri
     (api::Api::new(world.db().clone(), settings, world.clock()).router(), key)
 }
 
-async fn send(router: &Router, key: &str, method: Method, path: &str, body: String) -> (StatusCode, Value) {
+pub(crate) async fn send(router: &Router, key: &str, method: Method, path: &str, body: String) -> (StatusCode, Value) {
     let request = Request::builder().method(method).uri(path).header(header::AUTHORIZATION, format!("Bearer {key}"));
     let request = request.header(header::CONTENT_TYPE, "application/json");
     let response = router.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
@@ -405,6 +427,34 @@ async fn destinations_that_are_no_ones_or_said_twice_are_refused_with_what_to_se
 }
 
 #[tokio::test]
+async fn an_address_that_pays_for_transactions_here_is_no_destination_and_its_field_says_what_to_send() {
+    let bench = Bench::new().await;
+    let payers = [0x5a, 0x5b].map(address);
+    let mut tx = bench.world.db().begin().await.unwrap();
+    for (number, payer) in (0_u32..).zip(&payers) {
+        let is_treasury = number == 1;
+        sponsors::add(&mut tx, CHAIN, is_treasury, bench.world.now()).await.unwrap();
+        let watched = (u64::from(number) + 100, 1);
+        assert!(sponsors::derived(&mut tx, CHAIN, (number, payer), watched).await.unwrap());
+    }
+    tx.commit().await.unwrap();
+    for payer in payers {
+        let to = json!({ "address": payer.to_string(), "chain": "ETHEREUM_TESTNET" });
+        let body = with(pay(REQUEST, "1"), "address_destination", to);
+        for (body, field) in [(flat(body.clone()), "destination_address"), (body, "address_destination.address")] {
+            let (status, problem) = bench.post(&body).await;
+            assert_eq!((status.as_u16(), &problem["code"]), (400, &json!("INVALID_ARGUMENT")), "{problem}");
+            let detail = "is an address that pays for transactions here; send to another one";
+            assert_eq!(problem["errors"], json!([{ "parameter": field, "detail": detail }]), "{body}");
+        }
+    }
+    // Nothing was recorded or reserved: the same request is taken for another destination.
+    assert_eq!(bench.count().await, 0);
+    bench.accepted(&pay(REQUEST, "10")).await;
+    bench.world.abandon();
+}
+
+#[tokio::test]
 async fn what_is_ours_is_named_as_the_account_that_is_paid() {
     let bench = Bench::new().await;
     let bob = json!({ "address": address(BOB).to_string(), "chain": "ETHEREUM_TESTNET" });
@@ -521,6 +571,119 @@ async fn pages_hang_together_and_filters_let_through_what_they_name() {
 }
 
 #[tokio::test]
+async fn a_page_has_25_transfers_unless_the_limit_says_otherwise_and_100_at_most() {
+    let bench = Bench::new().await;
+    for n in 10..36 {
+        bench.accepted(&pay(&format!("00000000-0000-4000-8000-0000000000{n}"), "0.1")).await;
+    }
+    let (first, cursor) = bench.page("").await;
+    assert_eq!(first, 25);
+    assert_eq!(bench.page(&format!("cursor={}", cursor.unwrap())).await, (1, None));
+    assert_eq!(bench.page("limit=100").await, (26, None));
+    assert_eq!(bench.page("limit=26").await, (26, None));
+    assert_eq!(bench.page("limit=1").await.0, 1);
+    for limit in ["0", "101", "-1", "01", "25.0", ""] {
+        bench.assert_list_refused(&format!("limit={limit}"), "limit", "must be an integer from 1 to 100").await;
+    }
+    bench.world.abandon();
+}
+
+#[tokio::test]
+async fn a_list_takes_25_identities_and_one_more_by_its_own_name() {
+    let bench = Bench::new().await;
+    bench.accepted(&pay(REQUEST, "1")).await;
+    let others = |count: u32| (0..count).map(|n| format!("identity_ids=other{n}")).collect::<Vec<_>>().join("&");
+    let too_many = "must not be sent more than 25 times";
+    bench.assert_list_refused(&format!("{}&identity_ids=default", others(25)), "identity_ids", too_many).await;
+    for (query, count) in [
+        (format!("{}&identity_ids=default", others(24)), 1),
+        (format!("{}&identity_id=default", others(25)), 1),
+        (others(25), 0),
+    ] {
+        assert_eq!(bench.page(&query).await, (count, None), "{query}");
+    }
+    bench.world.abandon();
+}
+
+#[tokio::test]
+async fn a_time_range_that_ends_before_it_starts_is_refused_and_one_moment_is_a_range() {
+    let bench = Bench::new().await;
+    bench.accepted(&pay(REQUEST, "1")).await;
+    let now = bench.world.now();
+    let (before, ends) = (Timestamp(now.0 - 1), "must not be after end_time");
+    bench.assert_list_refused(&format!("start_time={now}&end_time={before}"), "start_time", ends).await;
+    // Before they are rounded to what is kept, the other way round in the query, and by another offset.
+    for (start, end) in [
+        ("2026-01-31T12:00:00.000000002Z", "2026-01-31T12:00:00.000000001Z"),
+        ("2026-01-31T12:00:00Z", "2026-01-31T12:59:59%2B01:00"),
+    ] {
+        bench.assert_list_refused(&format!("end_time={end}&start_time={start}"), "start_time", ends).await;
+    }
+    assert_eq!(bench.page(&format!("start_time={now}&end_time={now}")).await, (1, None));
+    assert_eq!(bench.page(&format!("start_time={before}&end_time={before}")).await, (0, None));
+    bench.world.abandon();
+}
+
+/// An operator has what is at Carol's further address brought to the one that pays; the id of that sweep.
+async fn swept(bench: &mut Bench) -> String {
+    let world = &mut bench.world;
+    let (id, addresses) = ("carol".to_owned(), CAROL.map(|who| (CHAIN, address(who))).into());
+    let account = NewAccount { id: id.clone(), identity_id: None, kind: AccountType::Omnibus, addresses };
+    registry::add_accounts(world.db(), &[account], world.now()).await.unwrap();
+    manage(world, "carol", CAROL[0]).await;
+    let further = Wallet {
+        address: address(CAROL[1]),
+        account_id: id.clone(),
+        tag: "r-1".to_owned(),
+        path: "m/44'/60'/0'/0/1".to_owned(),
+        key_id: "test".to_owned(),
+    };
+    let mut tx = world.db().begin().await.unwrap();
+    wallets::add(&mut tx, &further, world.now()).await.unwrap();
+    tx.commit().await.unwrap();
+    // Everybody owns a sum beyond all belief at first. It is read once all that leaves is seen.
+    world.chain.mine_empty(FINALITY_DEPTH + 1);
+    world.catch_up().await;
+    // The lease of the watch that the bench had.
+    world.pass(std::time::Duration::from_secs(61));
+    let mut watch = BalanceWatch::new(world.chain.clone(), world.db().clone(), &world.network, 20, "one".to_owned());
+    while watch.tick(world.now(), 0).await.unwrap() != BalancesRead::default() {}
+    report(world).await;
+    let order = SweepOrder {
+        request_id: REQUEST.parse().unwrap(),
+        account_id: id,
+        chain: CHAIN,
+        chain_ref: world.network.chain_ref.clone(),
+        asset: world.network.asset(&TOKEN).unwrap().clone(),
+        gas: GasCurrency::of(&world.network).unwrap(),
+    };
+    let by = Author { actor: "ops", reason: "a test", now: world.now() };
+    let swept = registry::sweep(world.db(), &order, (true, false), &by).await.unwrap();
+    let [(sweep, Made::Now)] = &swept.transfers[..] else { panic!("one sweep: {swept:?}") };
+    sweep.id.to_string()
+}
+
+#[tokio::test]
+async fn a_sweep_is_not_found_by_its_id_nor_listed() {
+    let mut bench = Bench::new().await;
+    let sweep = swept(&mut bench).await;
+    for id in [sweep.as_str(), "00000000-0000-8000-8000-000000000000", "0"] {
+        let (status, problem) = bench.get(&format!("{PATH}/{id}")).await;
+        assert_eq!((status.as_u16(), &problem["code"]), (404, &json!("NOT_FOUND")), "{id}: {problem}");
+        assert_eq!(problem["detail"], "no transfer has this id", "{id}");
+    }
+    let of_request = format!("request_id={REQUEST}");
+    for query in ["", "account_id=carol", "identity_id=default", "status=ACCEPTED", of_request.as_str()] {
+        assert_eq!(bench.page(query).await, (0, None), "{query}");
+    }
+    // Its request is an operator's: a client's with the same id is another one.
+    let transfer = bench.accepted(&pay(REQUEST, "1")).await;
+    assert_ne!(transfer["id"], json!(sweep));
+    assert_eq!(bench.page("").await, (1, None));
+    bench.world.abandon();
+}
+
+#[tokio::test]
 async fn what_one_asset_reserves_is_not_taken_off_another() {
     let bench = Bench::new().await;
     let available = async || {
@@ -541,6 +704,35 @@ async fn an_asset_without_a_route_is_credited_and_not_sent() {
     let eth = with(pay(REQUEST, "0.000000001"), "currency_symbol", json!("ETH"));
     bench.assert_refused(&eth, 422, "ASSET_NOT_SENDABLE", "ETH cannot be sent on ETHEREUM_TESTNET").await;
     assert_eq!(bench.count().await, 0);
+    bench.world.abandon();
+}
+
+#[tokio::test]
+async fn what_the_configuration_refuses_to_send_is_listed_and_credited_all_the_same() {
+    let mut bench = Bench::new().await;
+    let before = bench.accepted(&pay(OTHER, "1")).await;
+    let text = "[api]\nenvironment = \"test\"\n[chains.ETHEREUM_TESTNET]\nrpc = [\"http://a\"]\n\
+                [chains.ETHEREUM_TESTNET.transfers]\nrefuse = [\"USDC\"]\n";
+    let config = Config::parse("landfall.toml", text, |_| None).unwrap();
+    let settings = config.api_settings(([127, 0, 0, 1], 80).into(), vec![bench.world.network.clone()]);
+    let signer = Some(Arc::new(SignerDouble::default()) as Arc<dyn Signer>);
+    let settings = Settings { signer, ..settings };
+    bench.router = api::Api::new(bench.world.db().clone(), settings, bench.world.clock()).router();
+    let refused = "USDC cannot be sent on ETHEREUM_TESTNET";
+    bench.assert_refused(&pay(REQUEST, "1"), 422, "ASSET_NOT_SENDABLE", refused).await;
+    // What was accepted before is still answered.
+    assert_eq!(bench.post(&pay(OTHER, "1")).await, (StatusCode::OK, before));
+    let usdc = SimLeg { asset: TOKEN, ..SimLeg::native(address(PAYER), address(ALICE), 3_000_000) };
+    bench.world.chain.mine(vec![SimTx::new(address(PAYER), 2, vec![usdc])]);
+    bench.world.chain.mine_empty(FINALITY_DEPTH);
+    bench.world.catch_up().await;
+    let (_, deposits) = bench.get("/v2/crypto/deposits?account_id=alice&currency_symbol=USDC").await;
+    let listed = deposits["deposits"].as_array().unwrap().iter();
+    let statuses: Vec<&Value> = listed.filter(|deposit| deposit["amount"] == "3").map(|it| &it["status"]).collect();
+    assert_eq!(statuses, [&json!("CONFIRMED")], "{deposits}");
+    let (_, assets) = bench.get("/v2/assets").await;
+    let symbols: Vec<&Value> = assets["assets"].as_array().unwrap().iter().map(|asset| &asset["symbol"]).collect();
+    assert_eq!(symbols, ["ETH", "USDC"]);
     bench.world.abandon();
 }
 

@@ -125,6 +125,11 @@ impl World {
         self.now.fetch_max(self.chain_time().0, Ordering::Relaxed);
     }
 
+    /// The clock is set, also to an earlier time.
+    pub(crate) fn set_clock(&self, at: Timestamp) {
+        self.now.store(at.0, Ordering::Relaxed);
+    }
+
     /// The same chain and network, with another store; seen directly.
     pub(crate) fn again(&self, store: TestStore) -> Self {
         World::with(self.network.clone(), self.start, self.chain.clone(), store)

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use landfall::registry;
 use landfall::transfer::{FailureCode, Obstacle, Order, State, TransferId};
-use landfall_chain::{Address, Effect, Mark, Route, U256};
-use landfall_sim::{ACCOUNT_RENT, SendFault};
+use landfall_chain::{Address, AssetId, Effect, Mark, Route, U256};
+use landfall_sim::{ACCOUNT_RENT, GUARD_RENT, SendFault, WEALTH};
 
 use super::gas::assert_sponsors_even;
+use super::reclaims::{DEAD_BLOCKS, KEPT_BLOCKS};
 use super::{BOB, Bench, STRANGER, USDC, alice, token};
 use crate::harness::books::rows;
 use crate::harness::lanes::{cuts, cuts_of};
@@ -137,6 +138,32 @@ async fn t25_so_many_new_accounts_of_tokens_are_paid_for_within_a_day_and_no_mor
     }
 }
 
+#[tokio::test]
+async fn with_less_than_an_operator_asks_for_no_account_of_a_token_is_paid_for() {
+    let mut bench = Bench::guarded(Engine::Sqlite).await;
+    bench.world.chain.miss_accounts(true);
+    bench.world.network.sending.new_account_least = 20;
+    bench.sender = super::sender(&bench.world, &bench.signer, 9);
+    let mut accepted = Vec::new();
+    for (n, amount) in [(1, 19), (2, 20)] {
+        let order = Order { destination: Address::Evm([0x90 + n; 20]), ..bench.order(n.into(), amount) };
+        report(&bench.world).await;
+        let asked = registry::accept_transfer(bench.world.db(), &order, true, bench.world.now()).await;
+        accepted.push(asked.unwrap().0.id);
+    }
+    bench.settle().await;
+    assert_eq!(bench.state(accepted[1]).await, State::Carried);
+    let refused = bench.shown(accepted[0]).await;
+    assert_eq!((refused.state, refused.obstacle), (State::Accepted, Some(Obstacle::DestinationRefused)));
+    assert!(refused.reason.unwrap().contains("none is paid for with less than 20 base units"));
+    // One that is there already costs nobody anything.
+    bench.world.chain.miss_accounts(false);
+    bench.world.pass(NEXT);
+    bench.settle().await;
+    assert_eq!(bench.state(accepted[0]).await, State::Carried);
+    bench.world.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_that_was_paid_for_and_closed_is_not_paid_for_again_within_30_days() {
     for engine in ENGINES {
@@ -237,6 +264,49 @@ async fn rent_of_a_new_account_is_a_cost_of_the_transfer_that_gave_it_and_what_t
         assert_sponsors_even(&bench.world).await;
         bench.close().await;
     }
+}
+
+#[tokio::test]
+async fn rent_that_falls_between_two_attempts_is_paid_once_as_the_second_has_it_and_comes_back_to_the_lamport() {
+    const LESS: u64 = GUARD_RENT / 2;
+    let mut bench = Bench::keeping(Engine::Sqlite).await;
+    // No node gets the first attempt, neither now nor when it is sent again.
+    bench.world.chain.script_sends([SendFault::Lost; 2]);
+    let id = bench.accept(1, 1_000_000).await;
+    bench.settle().await;
+    bench.world.chain.set_guard_rent(LESS);
+    bench.world.pass(NEXT);
+    // Another blockhash, as it is 20 seconds later.
+    bench.world.chain.mine_some(0);
+    bench.follow().await;
+    let text = "SELECT guard_rent FROM transfer_attempts ORDER BY nonce";
+    let rents: Vec<(i64,)> = rows(bench.world.db(), text).await;
+    let [before, less] = [GUARD_RENT, LESS].map(|rent| i64::try_from(rent).unwrap());
+    assert_eq!(rents, [(before,), (less,)]);
+    let waiting: Vec<u64> = bench.world.chain.pooled_guarded().iter().map(|guarded| guarded.terms.rent).collect();
+    assert_eq!(waiting, [LESS], "the first is in no pool");
+    bench.block().await;
+    assert_eq!((bench.world.chain.landed_guarded(), bench.holds(id)), ((1, 0), U256::from(LESS)));
+    // The dearer one lands behind it.
+    bench.world.chain.pool_all();
+    bench.block().await;
+    assert_eq!(bench.world.chain.landed_guarded(), (2, 1), "and fails");
+    assert_eq!(bench.until_ended(id).await, State::Confirmed);
+    bench.empty(20).await;
+    assert_eq!((bench.payments(id).len(), bench.holds(id)), (1, U256::from(LESS)));
+    assert_sponsors_even(&bench.world).await;
+    bench.empty(KEPT_BLOCKS + DEAD_BLOCKS + 60).await;
+    bench.block().await;
+    bench.empty(20).await;
+    assert_eq!((bench.reclaims().await, bench.holds(id)), (vec!["landed".to_owned()], U256::ZERO));
+    let text = "SELECT lamports, reclaim_lamports FROM guards ORDER BY transfer_id";
+    let taken: Vec<(i64, i64)> = rows(bench.world.db(), text).await;
+    assert_eq!(taken, [(less, less)]);
+    let latest = bench.world.chain.latest().number;
+    let owns = bench.world.chain.balance(&bench.sponsor(0), &AssetId::Native, latest);
+    assert_eq!(owns, U256::from(WEALTH) - U256::from(3 * FEE), "two attempts and a reclaim cost their fees, no more");
+    assert_sponsors_even(&bench.world).await;
+    bench.close().await;
 }
 
 #[tokio::test]
@@ -407,6 +477,38 @@ async fn t16_what_nobody_took_is_dropped_only_when_every_blockhash_of_its_window
         let at = bench.world.chain.finalized().unwrap().number;
         assert_eq!(at, first + 151, "at the first final block that proves it");
         assert_eq!(bench.available().await, U256::from(USDC));
+        bench.close().await;
+    }
+}
+
+#[tokio::test]
+async fn t16_blocks_that_come_faster_or_slower_in_mid_run_change_no_count_of_those_that_prove_it() {
+    // Twelve before.
+    for secs in [1, 40] {
+        let mut bench = Bench::guarded(Engine::Sqlite).await;
+        let id = bench.accept(1, 1_000_000).await;
+        let over = bench.shown(id).await.deadline.plus(Duration::from_secs(60));
+        bench.settle().await;
+        bench.world.chain.forget_pool();
+        bench.world.pass(Duration::from_secs(301));
+        bench.settle().await;
+        bench.world.chain.script_sends([SendFault::Lost; 50]);
+        while bench.world.chain_time() < over {
+            bench.world.chain.mine_empty(1);
+            bench.follow().await;
+        }
+        let first = bench.world.chain.latest().number;
+        bench.world.chain.mine_empty(50);
+        bench.world.chain.set_block_secs(secs);
+        bench.follow().await;
+        assert!(bench.until_proved(id).await < PROOF_BLOCKS_MAX, "{secs}");
+        assert_eq!(bench.state(id).await, State::Dropped(FailureCode::WindowElapsed), "{secs}");
+        let at = bench.world.chain.finalized().unwrap().number;
+        assert_eq!(at, first + 151, "{secs}: as many final blocks as ever");
+        // Those of twelve seconds would have taken 1,812.
+        let took = bench.final_time().since(over).as_secs();
+        assert!(if secs < 12 { took < 900 } else { took > 3_600 }, "{secs}: {took}");
+        assert_eq!((bench.payments(id).len(), bench.available().await), (0, U256::from(USDC)), "{secs}");
         bench.close().await;
     }
 }

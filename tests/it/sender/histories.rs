@@ -3,9 +3,10 @@
 //! await or run two at once. In every fifth history a copy of the store runs beside it from some step on, with the same
 //! keys; in every other fifth the store is set back to an earlier step, with the signer's journal or without it.
 //!
-//! At the end all is quiet, and each transfer has ended. What is CONFIRMED paid once and exactly; what is FAILED or
-//! DROPPED never paid, and nothing that was ever signed for it can be paid any more; nothing is reserved, and each sponsor
-//! owns what the ledger says.
+//! At each step Alice may spend no more than she owns. At the end all is quiet, and each transfer has ended. What is
+//! CONFIRMED paid once and exactly; what is FAILED or DROPPED never paid, and nothing that was ever signed for it can
+//! be paid any more; nothing is reserved, and each sponsor owns what the ledger says. Each store announced what the
+//! changes of its transfers call for, in their order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use landfall::incident::IncidentKind;
 use landfall::operator::{CancelError, Operator};
 use landfall::registry::{self, AcceptError};
 use landfall::store::ORGANIZATION;
+use landfall::store::cursors::Cursor;
 use landfall::store::transfers::{self, TransferFilter};
 use landfall::transfer::{State, TransferId, TransferStatus};
 use landfall::watcher::{BalanceWatch, BalancesRead};
@@ -52,8 +54,9 @@ const RARE: [&str; 6] = [
     "healed",
 ];
 /// All that has to happen in a full or bounded run, in the order of the alphabet.
-const HAPPENS: [&str; 43] = [
+const HAPPENS: [&str; 44] = [
     "accepted",
+    "balances compared",
     "blocks",
     "cancelled",
     "confirmed",
@@ -231,6 +234,7 @@ async fn history(store: TestStore, seed: u64, route: Route, tally: &mut Tally) {
         for _ in 0..history.rng.random_range(0..3) {
             history.tick(tally).await;
         }
+        history.assert_covered(tally).await;
     }
     history.come_to_rest().await;
     history.assert_even(tally).await;
@@ -522,6 +526,29 @@ impl History {
         assert_eq!(self.bench.differing().await, [], "sponsors own what the ledger says");
     }
 
+    /// Whether nobody but this store takes what we hold the keys of.
+    fn is_ours_alone(&self) -> bool {
+        !self.is_robbed && self.copy.is_none() && self.lost.is_empty()
+    }
+
+    /// What Alice may spend is no more than she owns on the chain, as far as the store has followed it. Where nobody
+    /// else takes it, what is spent and promised is never more than there was.
+    async fn assert_covered(&self, tally: &mut Tally) {
+        for bench in std::iter::once(&self.bench).chain(&self.copy) {
+            let (world, chain) = (&bench.world, &bench.world.chain);
+            let at = Cursor::load(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap().at.unwrap();
+            let held = bench.held().await;
+            let taken = held.pending + held.spent + held.reserved;
+            assert!(!self.is_ours_alone() || taken <= held.amount, "more is promised than there was: {held:?}");
+            // A store that has not followed a reorg yet stands on no block of the chain.
+            if chain.blocks().iter().any(|block| block.header.block == at) {
+                let owned = chain.balance(&alice(), &TOKEN, at.number);
+                assert!(held.available().unwrap() <= owned, "{owned} base units are owned after {at:?}: {held:?}");
+                tally.count("balances compared");
+            }
+        }
+    }
+
     /// How many have not ended, in either store.
     async fn open(&self) -> usize {
         let mut open = 0;
@@ -595,7 +622,7 @@ impl History {
         let text = "SELECT number FROM sponsors WHERE state = 'quarantined'";
         let quarantined: Vec<(i64,)> = crate::harness::books::rows(world.db(), text).await;
         tally.add("quarantined sponsors", u64::try_from(quarantined.len()).unwrap());
-        let is_ours_alone = !self.is_robbed && self.copy.is_none() && self.lost.is_empty();
+        let is_ours_alone = self.is_ours_alone();
         let incidents = world.incidents().await.into_iter();
         let foreign: Vec<_> = incidents.filter(|it| it.kind == IncidentKind::ForeignSpend).collect();
         assert!(!is_ours_alone || foreign.is_empty(), "nobody else spent anything: {foreign:?}");

@@ -4,6 +4,7 @@
 mod books;
 mod cancellations;
 mod clearings;
+mod clocks;
 mod copies;
 mod delegates;
 mod doctor;
@@ -14,6 +15,7 @@ mod guarded_refills;
 mod guards;
 mod heals;
 mod histories;
+mod known;
 mod life;
 mod means;
 mod mistakes;
@@ -24,6 +26,7 @@ mod refills;
 mod reports;
 mod restore;
 mod sponsors;
+mod stops;
 mod sweeps;
 mod switches;
 mod tiers;
@@ -33,18 +36,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall::balance::{Held, UNREAD_MAX};
+use landfall::event::TransferEvent;
 use landfall::gas::GasCurrency;
 use landfall::registry;
 use landfall::sender::{SendError, Sender, Ticked};
 use landfall::store::wallets::{self, Wallet};
 use landfall::store::{balances, sponsors as records, transfers};
 use landfall::time::Timestamp;
-use landfall::transfer::{Order, State, Transfer, TransferId};
+use landfall::transfer::{Announcement, Evidence, Obstacle, Order, State, Transfer, TransferId, TransferKind};
 use landfall::watcher::{BalanceWatch, BalancesRead};
 use landfall_chain::{Address, Delegate, Family, KeyPath, Route, U256};
 use landfall_sim::{Payment, SimLeg, SimSigner, SimTx, WEALTH};
+use serde_json::Value;
 
-use crate::harness::books::rows;
+use crate::harness::books::{EventRow, rows};
 use crate::harness::postgres::{Engine, TestStore};
 use crate::harness::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, erc3009, poll_for, report, sent_by};
 
@@ -71,6 +76,21 @@ struct Bench {
 
 /// An attempt as it is on record: sponsor, nonce, try, transfer, whether it is signed.
 type AttemptRow = (Vec<u8>, i64, i64, String, Option<Vec<u8>>);
+
+/// A change as it is on record: transfer, state, evidence, when, and the block that showed it.
+type ChangeRow = (String, String, String, i64, Option<i64>);
+
+/// Of the payload of a transfer's event: what its change alone decides.
+const DECIDED: [&str; 8] = [
+    "/id",
+    "/type",
+    "/data/id",
+    "/data/status",
+    "/data/updated_at",
+    "/data/failure_details/code",
+    "/data/stage",
+    "/data/block_number",
+];
 
 fn alice() -> Address {
     SimSigner::address(&KeyPath::of_wallet(Family::Evm, "alice", ""))
@@ -169,12 +189,16 @@ impl Bench {
         Timestamp::from_secs(block.header.time_secs)
     }
 
-    /// What Alice may spend.
-    async fn available(&self) -> U256 {
+    /// What Alice has of the token, as the store knows it.
+    async fn held(&self) -> Held {
         let mut reader = self.world.db().read().await.unwrap();
         let known = balances::of_account(&mut reader, "alice", self.world.now().minus(UNREAD_MAX)).await.unwrap();
-        let held = known.iter().flat_map(|known| &known.held).find(|held| held.asset == TOKEN);
-        held.and_then(Held::available).unwrap()
+        known.into_iter().flat_map(|known| known.held).find(|held| held.asset == TOKEN).unwrap()
+    }
+
+    /// What Alice may spend.
+    async fn available(&self) -> U256 {
+        self.held().await.available().unwrap()
     }
 
     /// A tick of which nothing may go wrong.
@@ -256,11 +280,12 @@ impl Bench {
 }
 
 /// The record against the ledger: a transfer is CONFIRMED or included where its intent paid, once and exactly, and what
-/// is FAILED or DROPPED paid nothing.
+/// is FAILED or DROPPED paid nothing. What became of it is announced.
 async fn assert_truthful(world: &World) {
     let text = "SELECT id FROM transfers ORDER BY id";
     let ids: Vec<(String,)> = rows(world.db(), text).await;
     let payments = world.chain.payments();
+    let mut all = Vec::new();
     for (id,) in ids {
         let id: TransferId = id.parse().unwrap();
         let transfer = transfers::by_id(&mut world.db().read().await.unwrap(), id).await.unwrap().unwrap();
@@ -278,8 +303,10 @@ async fn assert_truthful(world: &World) {
             State::Failed(_) | State::Dropped(_) => assert_eq!(paid, [], "{id} is {:?} and paid", transfer.state),
             State::Accepted | State::Carried | State::Expiring => {}
         }
+        all.push(transfer);
     }
     assert_histories_end_once(world).await;
+    assert_announced(world, &all).await;
 }
 
 /// Nothing follows what is terminal, and nothing is entered that is entered already.
@@ -293,6 +320,102 @@ async fn assert_histories_end_once(world: &World) {
             assert_ne!(before, state, "{id}");
         }
     }
+}
+
+/// The events of each transfer are those that its changes call for, in their order, each with its number and its id.
+async fn assert_announced(world: &World, all: &[Transfer]) {
+    let text = "SELECT transfer_id, state, evidence, at_us, block_number FROM transfer_changes \
+                ORDER BY transfer_id, position";
+    let recorded: Vec<ChangeRow> = rows(world.db(), text).await;
+    let text = "SELECT aggregateid, position, id, status, nth_entry, payload FROM events \
+                WHERE aggregatetype = 'transfer' ORDER BY aggregateid, position";
+    let written: Vec<EventRow> = rows(world.db(), text).await;
+    let mut changes: BTreeMap<String, Vec<ChangeRow>> = BTreeMap::new();
+    for change in recorded {
+        changes.entry(change.0.clone()).or_default().push(change);
+    }
+    let mut events: BTreeMap<String, Vec<EventRow>> = BTreeMap::new();
+    for event in written {
+        events.entry(event.aggregateid.clone()).or_default().push(event);
+    }
+    for transfer in all {
+        let id = transfer.id.to_string();
+        let mut called = called_for(transfer, &changes.remove(&id).unwrap_or_default());
+        if transfer.kind == TransferKind::Sweep {
+            // What an operator asked for is announced to nobody.
+            called.clear();
+        }
+        assert_events(transfer, &events.remove(&id).unwrap_or_default(), &called);
+    }
+    assert!(events.is_empty(), "events of transfers that are not there: {events:?}");
+}
+
+fn assert_events(transfer: &Transfer, events: &[EventRow], called: &[TransferEvent]) {
+    type Short<'e> = (i64, String, &'e str, i64);
+    let written = events.iter().map(|event| (event.position, event.id.clone(), &event.status[..], event.nth_entry));
+    let expected = (0..).zip(called).map(|(position, event)| {
+        (position, event.id.to_string(), event.announcement.name(), i64::from(event.nth_entry))
+    });
+    let (written, expected): (Vec<Short<'_>>, Vec<Short<'_>>) = (written.collect(), expected.collect());
+    assert_eq!(written, expected, "{} is not announced as its changes call for", transfer.id);
+    for (event, called) in events.iter().zip(called) {
+        let [written, expected] =
+            [&event.payload, &called.payload].map(|text| serde_json::from_str::<Value>(text).unwrap());
+        for field in DECIDED {
+            assert_eq!(written.pointer(field), expected.pointer(field), "{field} of {written:#}");
+        }
+    }
+}
+
+/// What the changes of a transfer call for, in their order; of each payload only what is [`DECIDED`] counts.
+fn called_for(transfer: &Transfer, changes: &[ChangeRow]) -> Vec<TransferEvent> {
+    let (mut state, mut included, mut called) = (State::Accepted, None, Vec::<TransferEvent>::new());
+    let [(_, first, by, ..), others @ ..] = changes else { panic!("{} was never accepted", transfer.id) };
+    assert_eq!((first.as_str(), by.as_str()), ("accepted", "accepted"), "{}", transfer.id);
+    for (_, name, evidence, at, number) in others {
+        let (after, announced) = behind(transfer, state, (name, evidence));
+        state = after;
+        let Some(announcement) = announced else { continue };
+        let number = number.map(|number| u64::try_from(number).unwrap());
+        // What a reorg took back is announced with the block that had it.
+        let shown = if announcement == Announcement::Displaced { included } else { number };
+        if announcement == Announcement::Included {
+            included = number;
+        }
+        let before = called.iter().filter(|event| event.announcement == announcement).count();
+        let then = Transfer { state, updated_at: Timestamp(*at), ..transfer.clone() };
+        called.push(TransferEvent::announced(&then, announcement, u32::try_from(before).unwrap(), shown));
+    }
+    assert_eq!(state, transfer.state, "{}: its changes lead elsewhere", transfer.id);
+    called
+}
+
+/// The state of this name to which evidence of this name leads, and what it announces. Of a failure the history has no
+/// code: the transfer has it.
+fn behind(transfer: &Transfer, before: State, (name, evidence): (&str, &str)) -> (State, Option<Announcement>) {
+    let named = every_evidence().filter(|it| it.name() == evidence);
+    let mut found = named
+        .filter_map(|it| before.after(it).ok())
+        .filter(|(after, _)| after.name() == name && (after.failure().is_none() || *after == transfer.state));
+    found.next().unwrap_or_else(|| panic!("{}: {evidence} leads from {before:?} to no {name}", transfer.id))
+}
+
+fn every_evidence() -> impl Iterator<Item = Evidence> {
+    let bare = [
+        Evidence::HandedOver,
+        Evidence::Included,
+        Evidence::Displaced,
+        Evidence::Final,
+        Evidence::CarrierReverted,
+        Evidence::UsedUp,
+        Evidence::UsedByAnother,
+        Evidence::GuardTaken,
+        Evidence::CancelledOnChain,
+        Evidence::WindowOver,
+    ];
+    let never = [(true, false), (false, false), (false, true)];
+    let never = never.map(|(signed, halted)| Evidence::NeverUsed { signed, halted });
+    bare.into_iter().chain(Obstacle::ALL.map(Evidence::Impossible)).chain(never)
 }
 
 fn sender(world: &World, signer: &SimSigner, process: u32) -> Sender<landfall_sim::SimChain> {

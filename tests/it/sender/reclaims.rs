@@ -18,15 +18,15 @@ use crate::past::rescan::execute;
 
 /// So long guards are kept here, in hours and in blocks of 12 seconds.
 const KEPT_HOURS: u32 = 1;
-const KEPT_BLOCKS: u64 = 300;
+pub(super) const KEPT_BLOCKS: u64 = 300;
 /// Behind that a blockhash of that time is dead.
-const DEAD_BLOCKS: u64 = 151;
+pub(super) const DEAD_BLOCKS: u64 = 151;
 /// Longer than the sender waits between two looks.
 const LOOK: Duration = Duration::from_secs(11);
 
 impl Bench {
     /// With guards that are kept for an hour.
-    async fn keeping(engine: Engine) -> Self {
+    pub(super) async fn keeping(engine: Engine) -> Self {
         let mut bench = Bench::guarded(engine).await;
         bench.world.network.sending.guard_retention_hours = KEPT_HOURS;
         bench.sender = super::sender(&bench.world, &bench.signer, 0);
@@ -41,7 +41,7 @@ impl Bench {
     }
 
     /// So many empty blocks, and what follows.
-    async fn empty(&mut self, count: u64) {
+    pub(super) async fn empty(&mut self, count: u64) {
         self.world.chain.mine_empty(count);
         self.world.pass(LOOK);
         self.follow().await;
@@ -51,7 +51,7 @@ impl Bench {
         IntentKey::of(&self.world.network.chain_ref, id.0.as_bytes())
     }
 
-    fn holds(&self, id: TransferId) -> U256 {
+    pub(super) fn holds(&self, id: TransferId) -> U256 {
         self.world.chain.guard_holds(&alice(), &self.key(id))
     }
 
@@ -62,7 +62,7 @@ impl Bench {
     }
 
     /// The states of the reclaims, in their order.
-    async fn reclaims(&self) -> Vec<String> {
+    pub(super) async fn reclaims(&self) -> Vec<String> {
         let text = "SELECT state FROM reclaims ORDER BY sponsor, number";
         rows(self.world.db(), text).await.into_iter().map(|(state,)| state).collect()
     }
