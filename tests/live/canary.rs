@@ -1,31 +1,35 @@
 //! Secrets stay where they are. Canaries are in every place that may hold a secret; a key and a request's signature are
 //! made on the way. The real process logs everything that it can, each command and each operation is run, and all that
-//! was printed or answered is searched for them.
+//! was printed or answered is searched for them. What a service reports that sends is searched for keys and for
+//! signatures of payments.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use clap::CommandFactory;
 use landfall::cli::Cli;
 use landfall::incident::{Incident, IncidentKind};
 use landfall::store::{Db, incidents};
 use landfall::time::Clock;
-use landfall_chain::Chain;
+use landfall_chain::{Address, Chain, Family, KeyPath};
 use ring::signature::Ed25519KeyPair;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sqlx::Connection as _;
 
+use crate::failure_codes::waiting;
 use crate::hook::Hook;
-use crate::stage::{Engine, Stage, address, binary, free_port};
+use crate::raw_keys;
+use crate::stage::{CHAIN_ID, Engine, PASSPHRASE, Service, Stage, address, binary, free_port};
 use crate::tls::{self, Terminator};
+use crate::transfers::Bench;
 
 /// In each part of an RPC URL, in a header, in the URL of a NATS server and its credentials, in the store's password,
 /// in what is asked of the API.
@@ -46,6 +50,8 @@ const CHAIN: &str = "ETHEREUM_TESTNET";
 const RANGE: [&str; 8] = ["--config", "agree.toml", "--chain", CHAIN, "--from", "0", "--to", "1"];
 const WHY: [&str; 2] = ["--reason", "a test"];
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Of processes that log all that they can.
+const TALKATIVE: [(&str, &str); 1] = [("LANDFALL_LOG", "trace")];
 
 /// A process that is killed when dropped.
 struct Running(std::process::Child);
@@ -71,6 +77,18 @@ struct Output {
 }
 
 impl Output {
+    /// Of commands that run in this folder; none yet.
+    fn of(folder: &Path, secrets: Vec<String>) -> Self {
+        Output {
+            folder: folder.to_owned(),
+            secrets,
+            texts: Vec::new(),
+            of_others: Vec::new(),
+            commands: BTreeSet::new(),
+            operations: BTreeSet::new(),
+        }
+    }
+
     /// Runs a command that ends so; its result.
     fn run(&mut self, arguments: &[&str], code: i32) -> String {
         self.run_for(arguments, &[code], |_| Vec::new())
@@ -150,14 +168,7 @@ impl Output {
 async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     let [port, admin] = [free_port(), free_port()];
     let mut stage = stage_of_secrets(port, admin).await;
-    let mut reported = Output {
-        folder: stage.folder.path().to_owned(),
-        secrets: vec![CANARY.into(), SEED[8..].into()],
-        texts: Vec::new(),
-        of_others: Vec::new(),
-        commands: BTreeSet::new(),
-        operations: BTreeSet::new(),
-    };
+    let mut reported = Output::of(stage.folder.path(), vec![CANARY.into(), SEED[8..].into()]);
     let Terminator { address: tls, _task } = Terminator::at(&format!("{TLS_HOST}:0"), stage.node.url()).await;
     let hostile = "http://canary-user:canary@127.0.0.1:9/canary-hook?token=canary-token";
     reported.run(&["webhook", "add", "--url", hostile, "--allow-private", "127.0.0.0/8", "--json"], 2);
@@ -212,6 +223,161 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     let asked = |operation: &String| reported.operations.iter().any(|asked| is_of(asked, operation));
     let forgotten: Vec<String> = operations().into_iter().filter(|operation| !asked(operation)).collect();
     assert!(forgotten.is_empty(), "nobody asked for {forgotten:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_key_and_no_payers_signature_is_in_a_log_an_answer_or_an_event_of_a_service_that_sends() {
+    let (stage, admin) = (Stage::new(Engine::Postgres).await, free_port());
+    stage.replace_in_config("[admin]\nlisten = \"127.0.0.1:0\"", &format!("[admin]\nlisten = \"127.0.0.1:{admin}\""));
+    let mut bench = Bench::signing_by(stage, "signer = \"unix:signer.sock\"").await;
+    let alice = bench.get("/v2/accounts").await["accounts"][0]["id"].as_str().unwrap().to_owned();
+    be_talkative(&mut bench).await;
+    let before = bench.sent().await;
+    let paid = bench.send(2, "2.5").await;
+    bench.until_sent(before, 1).await;
+    bench.stage.node.mine(3).await.unwrap();
+    bench.until_status(&paid, "CONFIRMED").await;
+    let unsent = waiting(&bench, "USDC", "1").await;
+    bench.until_logged("no sponsor may carry them now").await;
+    let carol = json!({ "request_id": "carol", "identity_id": "house", "type": "SEGREGATED" });
+    let (status, carol) = bench.post("/v2/accounts", &carol).await;
+    assert_eq!(status, 201, "{carol}");
+    bench.until_announced(&paid, &["SUBMITTED", "INCLUDED", "CONFIRMED"]).await;
+
+    let secrets = secrets_of(&bench, &alice, &carol).await;
+    let mut reported = Output::of(bench.stage.folder.path(), secrets);
+    ask_of_transfers(&mut reported, &bench, &alice, [&paid, &unsent]).await;
+    for path in ["/status", "/readyz", "/metrics"] {
+        reported.ask(&format!("http://127.0.0.1:{admin}"), &bench.key, ("GET", path), None, 200).await;
+    }
+    report_transfers(&mut reported, [&paid, &unsent]);
+    let events = bench.stage.receiver.log();
+    reported.texts.extend(events.iter().map(|received| received.data.to_string()));
+    assert_eq!(bench.explained(&unsent)["attempts"], json!([]), "nobody has its signature but us");
+    end(&mut bench);
+    // Both families are derived, where it is logged most.
+    reported.run(&["signer", "addresses", "keys", "--account", &alice, "--passphrase-file", "passphrase"], 0);
+
+    let logs = ["landfall.log", "signer.log"].map(|log| bench.stage.folder.path().join(log));
+    let log = logs.map(|log| std::fs::read_to_string(log).unwrap()).concat();
+    let bytes: usize = reported.texts.iter().chain(&reported.of_others).map(String::len).sum();
+    println!("{} bytes of log, {bytes} bytes of answers and {} events", log.len(), events.len());
+    assert!(log.contains("DEBUG") && log.contains(&unsent), "it is not at its most talkative");
+    reported.assert_silent(&log);
+}
+
+/// Both processes would leave no core file, and end well.
+fn end(bench: &mut Bench) {
+    for process in [bench.service.take(), bench.signer.take()] {
+        let process = process.unwrap();
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", process.pid())).unwrap();
+        let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"], "{core}");
+        assert_eq!(process.stop().0, Some(0));
+    }
+}
+
+/// From now on the service and its signer log all that they can. A chain of Solana, which nothing answers for, has
+/// accounts opened with keys of both families.
+async fn be_talkative(bench: &mut Bench) {
+    end(bench);
+    bench.stage.replace_in_config("[admin]", "[chains.SOLANA_DEVNET]\nrpc = [\"http://127.0.0.1:9\"]\n\n[admin]");
+    let folder = bench.stage.folder.path();
+    bench.signer = Some(Service::start_signer_with(folder, &TALKATIVE));
+    bench.service = Some(Service::start_with(folder, &TALKATIVE));
+    bench.until_served().await;
+}
+
+/// What must be nowhere: parts of both phrases, the passphrase, keys that were used, and what alice signed. One of her
+/// payments has not left; what she signed for the other one had not either, for a while.
+async fn secrets_of(bench: &Bench, alice: &str, carol: &Value) -> Vec<String> {
+    const SIGNATURES: &str = "SELECT signature FROM intents WHERE signature IS NOT NULL";
+    let mut secrets = vec![PASSPHRASE.to_owned()];
+    for seed in &bench.seeds {
+        let phrase = seed.phrase();
+        let parts: Vec<&str> = phrase.split(' ').collect();
+        assert_eq!(parts.len(), 24);
+        // Three in a row are nowhere by chance.
+        secrets.extend(parts.windows(3).map(|three| three.join(" ")));
+    }
+    let [wallets, sponsors] = &bench.seeds;
+    let of_alice = raw_keys::evm_key(wallets, &KeyPath::of_wallet(Family::Evm, alice, ""));
+    let sponsor = KeyPath::of_sponsor(Family::Evm, &format!("eip155:{CHAIN_ID}"), 0);
+    let of_sponsor = raw_keys::evm_key(sponsors, &sponsor);
+    let derived = [of_alice, of_sponsor].map(raw_keys::evm_address);
+    assert_eq!(derived, [bench.alice, bench.sponsors[0]], "these are the keys that pay");
+    let path = KeyPath::of_wallet(Family::Solana, carol["id"].as_str().unwrap(), "");
+    let of_carol = raw_keys::solana_key(wallets, &path);
+    assert!(carol.to_string().contains(&raw_keys::solana_address(&of_carol).to_string()), "{carol}");
+    for key in [of_alice.to_be_bytes::<32>(), of_sponsor.to_be_bytes::<32>(), of_carol] {
+        secrets.extend(forms(&key));
+    }
+    // As programs of Solana write a key.
+    secrets.push(Address::Solana(of_carol).to_string());
+    let mut store = sqlx::PgConnection::connect(&bench.stage.store).await.unwrap();
+    let signatures: Vec<Vec<u8>> = sqlx::query_scalar(SIGNATURES).fetch_all(&mut store).await.unwrap();
+    assert_eq!(signatures.iter().map(Vec::len).collect::<Vec<_>>(), [65, 65]);
+    // r and s: what a token is called with has v elsewhere.
+    secrets.extend(signatures.iter().flat_map(|signature| forms(&signature[..64])));
+    secrets
+}
+
+/// How programs write bytes.
+fn forms(bytes: &[u8]) -> Vec<String> {
+    let numbers: Vec<String> = bytes.iter().map(u8::to_string).collect();
+    // The last digits would depend on what comes behind.
+    let in_threes = &bytes[..bytes.len() / 3 * 3];
+    let (hexadecimal, base64) = (hex::encode(bytes), BASE64_STANDARD.encode(in_threes));
+    vec![hexadecimal.to_uppercase(), hexadecimal, base64, numbers.join(", "), numbers.join(",")]
+}
+
+/// What the API reports of an account and its transfers.
+async fn ask_of_transfers(reported: &mut Output, bench: &Bench, alice: &str, ids: [&str; 2]) {
+    let account = format!("/v2/accounts/{alice}");
+    let [paid, unsent] = ids.map(|id| format!("/v2/crypto/transfers/{id}"));
+    for path in [
+        "/v2/accounts",
+        &account,
+        &format!("{account}/balances?symbol=USDC"),
+        "/v2/crypto/transfers",
+        &paid,
+        &unsent,
+        "/v2/gas-credit",
+        "/v2/events",
+    ] {
+        reported.ask(&bench.api, &bench.key, ("GET", path), None, 200).await;
+    }
+}
+
+/// What the command line reports of two transfers, and of who sends.
+fn report_transfers(reported: &mut Output, ids: [&str; 2]) {
+    for id in ids {
+        for command in ["show", "explain"] {
+            reported.run(&["transfer", command, id], 0);
+            reported.run(&["transfer", command, id, "--json"], 0);
+        }
+    }
+    for command in [
+        &["transfer", "list"][..],
+        &["sender", "status"],
+        &["sponsor", "list"],
+        &["gas", "show"],
+        &["gas", "ledger"],
+        &["account", "list"],
+        &["event", "list"],
+        &["incident", "list"],
+        &["audit", "list"],
+        &["status"],
+    ] {
+        reported.run(command, 0);
+        reported.run(&[command, &["--json"]].concat(), 0);
+    }
+    reported.run(&["sponsor", "show", "0", "--chain", CHAIN], 0);
+    reported.run(&["signer", "verify-journal", "keys"], 0);
+    // The chain of Solana cannot be read.
+    for command in ["health", "doctor"] {
+        reported.run_for(&[command], &[0, 1], |_| Vec::new());
+    }
 }
 
 /// What reports how things are.
@@ -475,7 +641,9 @@ fn send(reported: &mut Output) {
         (&["sponsor", "add", "--treasury"], 0),
         (&["sponsor", "pause", "0"], 0),
         (&["sponsor", "resume", "0"], 0),
-        // It is not quarantined.
+        (&["sponsor", "quarantine", "0"], 0),
+        (&["sponsor", "release", "0"], 0),
+        // It is not quarantined any more.
         (&["sponsor", "release", "0"], 2),
         (&["sender", "halt"], 0),
         (&["sender", "resume"], 0),

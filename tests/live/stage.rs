@@ -24,6 +24,9 @@ pub(crate) const CHAIN_ID: u64 = 11_155_111;
 /// How long anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What opens the keystores.
+pub(crate) const PASSPHRASE: &str = "correct horse battery staple";
+
 /// What the log says of a balance that is not explained.
 pub(crate) const UNEXPLAINED: &str = "nothing is credited for it";
 
@@ -228,8 +231,13 @@ impl Service {
 
     /// A signer in a process of its own, as `[transfers] signer = "unix:signer.sock"` asks for.
     pub(crate) fn start_signer(folder: &Path) -> Self {
+        Service::start_signer_with(folder, &[])
+    }
+
+    /// As `start_signer`, with these variables in its environment.
+    pub(crate) fn start_signer_with(folder: &Path, variables: &[(&str, &str)]) -> Self {
         let args = ["signer", "serve", "keys", "--passphrase-file", "passphrase", "--socket", "signer.sock"];
-        Service::spawn(folder.join("signer.log"), program(folder).args(args))
+        Service::spawn(folder.join("signer.log"), program(folder).args(args).envs(variables.iter().copied()))
     }
 
     fn of(folder: &Path, program: &mut Command) -> Self {
@@ -325,15 +333,18 @@ pub(crate) fn address(who: u8) -> Address {
 }
 
 /// A keystore `keys` that the file `passphrase` opens, with less work than that of operators: processes are started often.
-pub(crate) fn make_keystore(folder: &Path) {
+/// The seeds in it, of wallets and of sponsors.
+pub(crate) fn make_keystore(folder: &Path) -> [Words; 2] {
     let path = folder.join("passphrase");
-    std::fs::write(&path, "correct horse battery staple").unwrap();
+    std::fs::write(&path, PASSPHRASE).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     let passphrase = Passphrase::from_file(&path).unwrap();
-    let (wallets, sponsors) = (&Words::random().unwrap(), &Words::random().unwrap());
+    let seeds = [Words::random().unwrap(), Words::random().unwrap()];
+    let [wallets, sponsors] = &seeds;
     let created_at = u64::try_from(Clock::system().now().0 / 1_000_000).unwrap();
     let new = NewKeystore { wallets, sponsors, passphrase: &passphrase, work_factor: 10, created_at };
     new.create(&folder.join("keys")).unwrap();
+    seeds
 }
 
 pub(crate) fn free_port() -> u16 {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use landfall::amount::to_decimal;
 use landfall::sandbox::token;
 use landfall_chain::{Address, Family, U256};
+use landfall_signer::Words;
 use serde_json::{Value, json};
 
 use crate::contracts::{call, word};
@@ -25,6 +26,8 @@ pub(crate) struct Bench {
     client: reqwest::Client,
     pub(crate) api: String,
     pub(crate) key: String,
+    /// What all keys are derived of: those of wallets, and those of sponsors.
+    pub(crate) seeds: [Words; 2],
     /// What alice pays from.
     pub(crate) alice: Address,
     pub(crate) sponsors: Vec<Address>,
@@ -36,7 +39,7 @@ impl Bench {
     }
 
     /// With the real USDC, FiatTokenV2_2 behind its proxy.
-    async fn with_real_usdc() -> Self {
+    pub(crate) async fn with_real_usdc() -> Self {
         let mut stage = Stage::new(Engine::Sqlite).await;
         fiat_token::place(&mut stage, "USDC").await;
         Bench::on(stage).await
@@ -51,7 +54,7 @@ impl Bench {
         let port = free_port();
         stage.replace_in_config("[api]\nlisten = \"127.0.0.1:0\"", &format!("[api]\nlisten = \"127.0.0.1:{port}\""));
         stage.replace_in_config("[chains.", &format!("[transfers]\n{signer}\n[chains."));
-        make_keystore(stage.folder.path());
+        let seeds = make_keystore(stage.folder.path());
         let scopes = ["key", "create", "--name", "live", "--scope", "read", "--scope", "write", "--scope", "transfers"];
         let key = stage.ok(&scopes).trim().to_owned();
         let service = Some(stage.start());
@@ -59,7 +62,7 @@ impl Bench {
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let nobody = address(0);
         let (api, sponsors) = (format!("http://127.0.0.1:{port}"), Vec::new());
-        let mut bench = Bench { stage, service, signer, client, api, key, alice: nobody, sponsors };
+        let mut bench = Bench { stage, service, signer, client, api, key, seeds, alice: nobody, sponsors };
         bench.until_served().await;
         bench.stage.ok(&["identity", "add", "--identity", "house", "--type", "BUSINESS"]);
         let asked = json!({ "request_id": "alice", "identity_id": "house", "type": "SEGREGATED" });

@@ -4,6 +4,8 @@
 //! The real program on each engine, its signer in a process of its own, a real node or cluster. Each request asks for an amount
 //! of its own, so that what was paid for it is read from the node alone. On a cluster the time of the chain is that of the
 //! clock, and deadlines are waited for: only the full run sets anything back there.
+//!
+//! At the end the receiver of webhooks has each event of each transfer that the feed has, in its order.
 
 mod evm;
 mod solana;
@@ -14,7 +16,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use landfall::amount::{from_decimal, to_decimal};
-use landfall::receiver::Receiver;
+use landfall::event::EventId;
+use landfall::receiver::{Received, Receiver};
+use landfall::transfer::{Announcement, TransferId};
 use landfall_chain::U256;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -36,6 +40,21 @@ const FUNDS: u64 = 10_000_000;
 const STANDSTILL_MAX: Duration = Duration::from_secs(600);
 const LANDING_TIME: Duration = Duration::from_secs(60);
 const LEAPS_MAX: u32 = 3;
+/// Of the feed.
+const PAGE_EVENTS: usize = 100;
+const ANNOUNCEMENTS: [Announcement; 6] = [
+    Announcement::Submitted,
+    Announcement::Included,
+    Announcement::Displaced,
+    Announcement::Confirmed,
+    Announcement::Failed,
+    Announcement::Dropped,
+];
+
+/// The id of an event, and what it announces.
+type Event = (String, String);
+/// By transfer, in their order.
+type Events = BTreeMap<String, Vec<Event>>;
 
 /// The chain that is paid on, with a deployment that nothing runs of.
 trait Ground {
@@ -114,7 +133,7 @@ async fn run<G: Ground>(
 ) {
     let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(5)).build().unwrap();
     let (rng, asked, ids, account) = (StdRng::seed_from_u64(seed), 0, BTreeMap::new(), String::new());
-    let mut run = Run { ground, deployment, rng, client, account, asked, ids, tally };
+    let mut run = Run { ground, deployment, rng, client, account, asked, ids, set_back_at: None, tally };
     run.account = run.alices_account().await;
     let had = run.ground.sponsors_have(0).await;
     run.deployment.service.take().unwrap().kill();
@@ -156,6 +175,8 @@ struct Run<'t, G> {
     asked: u32,
     /// By the number of the request.
     ids: BTreeMap<u32, String>,
+    /// How many events had arrived when the store was set back, if it was.
+    set_back_at: Option<usize>,
     tally: &'t mut BTreeMap<String, u64>,
 }
 
@@ -184,9 +205,7 @@ impl<G: Ground> Run<'_, G> {
 
     /// The result of a command that must succeed.
     fn ok(&self, arguments: &[&str]) -> String {
-        let output = program(self.folder()).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        ok(self.folder(), arguments)
     }
 
     fn log(&self) -> String {
@@ -326,10 +345,11 @@ impl<G: Ground> Run<'_, G> {
     }
 
     /// From now on the service uses another store.
-    fn set_back(&self, store: &str) {
+    fn set_back(&mut self, store: &str) {
         let config = fs::read_to_string(self.folder().join("landfall.toml")).unwrap();
         let url = config.lines().find(|line| line.starts_with("url = ")).unwrap();
         self.replace_in_config(url, &format!("url = \"{store}\""));
+        self.set_back_at = Some(self.ground.receiver().log().len());
     }
 
     fn set_journal_back(&mut self, journal: &[u8]) {
@@ -456,6 +476,7 @@ impl<G: Ground> Run<'_, G> {
         assert_eq!(self.ground.bobs().await, sum, "the chain's own books");
         self.until_available(&to_decimal(U256::from(FUNDS - sum), DECIMALS)).await;
         self.assert_announced(&ends).await;
+        self.assert_in_order(copy, &ends).await;
         let payments = u64::try_from(paid.len()).unwrap();
         self.assert_ledger(had - self.ground.sponsors_have(payments).await, disaster);
         for incident in lines(&self.ok(&["incident", "list", "--json"])) {
@@ -507,6 +528,72 @@ impl<G: Ground> Run<'_, G> {
         }
     }
 
+    /// What the feed of a deployment has of alice's account.
+    async fn fed(&self, api: &str) -> Events {
+        let (mut fed, mut after) = (Vec::new(), 0);
+        loop {
+            let path = format!("/v2/events?after={after}&account_id={}&limit={PAGE_EVENTS}", self.account);
+            let (status, page) = self.get(api, &path).await;
+            assert_eq!(status, 200, "{page}");
+            let events = page["events"].as_array().unwrap();
+            fed.extend(events.iter().map(|entry| entry["event"].clone()));
+            after = page["next"].as_u64().unwrap();
+            if events.len() < PAGE_EVENTS {
+                return by_transfer(fed.iter().map(|event| (event["id"].as_str().unwrap(), &event["data"])));
+            }
+        }
+    }
+
+    /// The feeds of these deployments, once each has the end of each transfer and nothing is pending at the receiver.
+    async fn until_delivered(&self, deployments: &[(&str, &Path)], ends: &BTreeMap<String, &str>) -> Vec<Events> {
+        let begun = Instant::now();
+        loop {
+            let (mut feeds, mut pending) = (Vec::new(), String::new());
+            for (api, folder) in deployments {
+                feeds.push(self.fed(api).await);
+                pending.push_str(&ok(folder, &["event", "list", "--pending", "--json"]));
+            }
+            let is_open = |feed: &Events, id: &str| of(feed, id).last().is_none_or(|(_, last)| !is_end(last));
+            let open = ends.keys().find(|id| feeds.iter().any(|feed| is_open(feed, id)));
+            if open.is_none() && pending.is_empty() {
+                return feeds;
+            }
+            assert!(begun.elapsed() < STANDSTILL_MAX, "no end of {open:?}; pending: {pending}{}", self.log());
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// The receiver got each event of each feed at least once, and those of a transfer in their order.
+    async fn assert_in_order(&self, copy: Option<&Copy>, ends: &BTreeMap<String, &str>) {
+        let mut deployments = vec![(self.deployment.api.as_str(), self.folder())];
+        deployments.extend(copy.map(|copy| (copy.api.as_str(), copy.folder.path())));
+        let feeds = self.until_delivered(&deployments, ends).await;
+        let log = self.ground.receiver().log();
+        let (lost, kept) = log.split_at(self.set_back_at.unwrap_or(0));
+        let [all, lost, kept] = [&log[..], lost, kept].map(arrived);
+        for (id, end) in ends {
+            for fed in feeds.iter().map(|feed| of(feed, id)) {
+                assert_valid(id, fed);
+                let is_confirmed = fed.last().is_some_and(|(_, last)| last == "CONFIRMED");
+                assert_eq!(is_confirmed, *end == "CONFIRMED", "{id} is {end}: {fed:?}");
+                assert!(is_within(fed, of(&all, id)), "{id}: {fed:?} came as {:?}", of(&all, id));
+            }
+            let [feed] = &feeds[..] else {
+                // Which of them sent an event is not known. Neither sends what it has not.
+                let strange = of(&all, id).iter().find(|event| !feeds.iter().any(|feed| of(feed, id).contains(event)));
+                assert_eq!(strange, None, "{id}: no feed has it");
+                continue;
+            };
+            assert_valid(id, &without_repeats(of(&lost, id)));
+            // Of the store of now all that it has, but for what had arrived before it was saved.
+            let came = of(&kept, id);
+            let is_the_rest = |came: &[Event]| of(feed, id).ends_with(&without_repeats(came));
+            // One may have been under way when its process was killed.
+            let late = usize::from(self.set_back_at.is_some() && !came.is_empty());
+            assert!(is_the_rest(came) || is_the_rest(&came[late..]), "{id}: {:?} came as {came:?}", of(feed, id));
+        }
+    }
+
     /// What the sponsors spent is booked to the base unit, also what a copy sent and what a lost store had sent. Where the
     /// journal is gone too, nothing says that this was ours.
     fn assert_ledger(&self, spent: U256, disaster: Option<Disaster>) {
@@ -522,7 +609,73 @@ impl<G: Ground> Run<'_, G> {
 }
 
 fn is_open(transfer: &Value) -> bool {
-    !["CONFIRMED", "FAILED", "DROPPED"].contains(&transfer["status"].as_str().unwrap())
+    !is_end(transfer["status"].as_str().unwrap())
+}
+
+fn is_end(name: &str) -> bool {
+    ["CONFIRMED", "FAILED", "DROPPED"].contains(&name)
+}
+
+/// Events by what they are of: each with its id and its data. INCLUDED and DISPLACED are no statuses.
+fn by_transfer<'e>(events: impl Iterator<Item = (&'e str, &'e Value)>) -> Events {
+    let mut of = Events::new();
+    for (id, data) in events {
+        let announced = data["stage"].as_str().or(data["status"].as_str()).unwrap_or_default();
+        let transfer = data["id"].as_str().unwrap_or_default();
+        of.entry(transfer.to_owned()).or_default().push((id.to_owned(), announced.to_owned()));
+    }
+    of
+}
+
+fn arrived(log: &[Received]) -> Events {
+    by_transfer(log.iter().map(|received| (received.id.as_str(), &received.data)))
+}
+
+fn of<'e>(events: &'e Events, transfer: &str) -> &'e [Event] {
+    events.get(transfer).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Each where it arrived first.
+fn without_repeats(events: &[Event]) -> Vec<Event> {
+    let mut first: Vec<Event> = Vec::new();
+    for event in events {
+        if !first.contains(event) {
+            first.push(event.clone());
+        }
+    }
+    first
+}
+
+/// Whether `arrived` has all of these in their order, whatever comes in between.
+fn is_within(events: &[Event], arrived: &[Event]) -> bool {
+    let mut arrived = arrived.iter();
+    events.iter().all(|event| arrived.any(|it| it == event))
+}
+
+/// Asserts that these may be the first events of a transfer: each follows from the one before, and has its own id.
+fn assert_valid(transfer: &str, events: &[Event]) {
+    let (id, mut before) = (transfer.parse::<TransferId>().unwrap(), "");
+    for (position, (event, name)) in events.iter().enumerate() {
+        let follows = matches!(
+            (before, name.as_str()),
+            ("", "SUBMITTED" | "FAILED" | "DROPPED")
+                | ("SUBMITTED" | "DISPLACED", "INCLUDED" | "FAILED" | "DROPPED")
+                | ("INCLUDED", "DISPLACED" | "CONFIRMED")
+        );
+        assert!(follows, "{transfer}: {name} behind {before:?}: {events:?}");
+        let nth = events[..position].iter().filter(|(_, earlier)| earlier == name).count();
+        let announcement = ANNOUNCEMENTS.into_iter().find(|it| it.name() == name.as_str()).unwrap();
+        let own = EventId::of_transfer(id, announcement, u32::try_from(nth).unwrap()).to_string();
+        assert_eq!(*event, own, "{transfer}: {name} for the {nth}th time: {events:?}");
+        before = name;
+    }
+}
+
+/// The result of a command that must succeed there.
+fn ok(folder: &Path, arguments: &[&str]) -> String {
+    let output = program(folder).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }
 
 fn lines(text: &str) -> Vec<Value> {
