@@ -82,6 +82,9 @@ fn main() -> anyhow::Result<()> {
     if words.first().map(String::as_str) == Some(cluster::SERVE) {
         return runtime.block_on(cluster::serve());
     }
+    if words.first().map(String::as_str) == Some(sending::door::SERVE) {
+        return runtime.block_on(sending::door::serve(&words[1..]));
+    }
     if words.first().map(String::as_str) == Some(following::FOLLOW) {
         return runtime.block_on(following::follow(&words[1..]));
     }

@@ -12,7 +12,8 @@ use serde_json::Value;
 use crate::Size;
 use crate::caller::{Caller, quantiles};
 use crate::database::Place;
-use crate::sending::Bench;
+use crate::sending::bench::Bench;
+use crate::sending::evm::{self, Ethereum};
 
 /// So many a second are asked for.
 const PACE: u32 = 100;
@@ -44,8 +45,8 @@ pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
 }
 
 async fn on(url: &str, engine: &str, size: Size) -> anyhow::Result<()> {
-    let mut bench = Bench::new(url).await?;
-    bench.node.mine_every(1).await?;
+    let mut bench = evm::bench(url, evm::FINALIZED).await?;
+    bench.node.anvil.mine_every(1).await?;
     bench.ask_for(1, None).await?;
     bench.until_confirmed().await?;
     // Its cost is booked and priced a moment later.
@@ -63,7 +64,7 @@ async fn on(url: &str, engine: &str, size: Size) -> anyhow::Result<()> {
 }
 
 /// Pages from the newest on, and from places among the copies.
-async fn lists(bench: &Bench, count: u64, size: Size) -> anyhow::Result<()> {
+async fn lists(bench: &Bench<Ethereum>, count: u64, size: Size) -> anyhow::Result<()> {
     let mut caller = Caller::new(bench.api, &bench.key).await?;
     let pages = size.pick(10, 300, 1_000);
     let account = format!("/v2/crypto/transfers?account_id={}&limit=25", bench.accounts[0]);
