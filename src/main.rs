@@ -7,7 +7,7 @@ use nix::sys::resource::{Resource, setrlimit};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // What is in memory may be keys: no core file has it. That less is allowed than was fails nowhere.
+    // What is in memory may be keys, so the kernel writes no core file. To allow less than was allowed fails nowhere.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     let asked = match cli::parsed() {
         Ok(asked) => asked,

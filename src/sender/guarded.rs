@@ -256,9 +256,13 @@ impl<C: PayingChain> Sender<C> {
     /// An attempt with the request that signs it; `None` where its intent cannot be made any more, and where its sponsor
     /// signs nothing.
     fn planned_guarded(&self, of: Load<'_>, attempt: Attempt, known: &[Sponsor]) -> Option<Planned> {
-        let sponsor = known.iter().find(|sponsor| sponsor.address == Some(attempt.sponsor))?;
-        if sponsor.state == SponsorState::Quarantined {
-            return None;
+        let unless_quarantined = |of: Address| {
+            let sponsor = known.iter().find(|sponsor| sponsor.address == Some(of));
+            sponsor.filter(|sponsor| sponsor.state != SponsorState::Quarantined)
+        };
+        let sponsor = unless_quarantined(attempt.sponsor)?;
+        if let Load::Refill(refill) = of {
+            unless_quarantined(refill.recipient)?;
         }
         let (path, terms) = (self.path_of(sponsor.is_treasury, sponsor.number), attempt.terms()?);
         let request = match of {

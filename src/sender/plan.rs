@@ -388,7 +388,12 @@ impl<C: PayingChain> Sender<C> {
 
     /// An attempt with the request that signs it; `None` where its sponsor signs nothing.
     fn planned(&self, attempt: Attempt, carried: Carried, sponsors: &Sponsors) -> Option<Planned> {
-        let (ready, _) = sponsors.get(&attempt.sponsor).filter(|(_, state)| *state != SponsorState::Quarantined)?;
+        let unless_quarantined =
+            |of: &Address| sponsors.get(of).filter(|(_, state)| *state != SponsorState::Quarantined);
+        let (ready, _) = unless_quarantined(&attempt.sponsor)?;
+        if let Carried::Refill(refill) = &carried {
+            unless_quarantined(&refill.recipient)?;
+        }
         let carrier = Carrier {
             sponsor: attempt.sponsor,
             carried,

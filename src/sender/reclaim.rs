@@ -260,7 +260,8 @@ impl<C: PayingChain> Sender<C> {
                 payers.push(KeyPath::of_wallet(chain.family(), &transfer.account_id, &transfer.source_tag));
                 intents.push((intent, *lamports));
             }
-            let number = known.iter().find(|known| known.address == Some(reclaim.sponsor)).map(|known| known.number);
+            let sponsor = known.iter().find(|known| known.address == Some(reclaim.sponsor));
+            let number = sponsor.filter(|it| it.state != SponsorState::Quarantined).map(|it| it.number);
             let Some(number) = number.filter(|_| intents.len() == reclaim.guards.len()) else { continue };
             let Reclaiming { sponsor, recent, compute_limit, .. } = reclaim;
             let asked = Reclaim { sponsor, guards: intents, blockhash: recent.hash, compute_limit };

@@ -41,7 +41,7 @@ impl<C: PayingChain> Sender<C> {
         let mut open = Open::read(&mut reader, chain, now).await?;
         let mut booked = gas::booked_through(&mut reader, &self.network, open.finalized).await?;
         drop(reader);
-        let corroborated = self.corroborate(&open, now).await;
+        let (corroborated, asked) = self.corroborate(&open, now).await;
         let reached = Reached { finalized: open.finalized, booked, now };
         let is_new = |of: &&OpenTransfer| !found(of, reached, &corroborated).is_empty();
         let new: Vec<TransferId> = open.transfers.iter().filter(is_new).map(|of| of.transfer.id).collect();
@@ -61,17 +61,18 @@ impl<C: PayingChain> Sender<C> {
             }
             self.commit(tx, now).await?;
         }
-        if changed > 0 {
+        // While nodes were asked blocks may have come.
+        if changed > 0 || asked > 0 {
             open = Open::read(&mut self.db.read().await?, chain, now).await?;
         }
         Ok((changed, open))
     }
 
     /// The payments in final blocks that one endpoint alone had reported, and that as many as must agree report by now.
-    async fn corroborate(&mut self, open: &Open, now: Timestamp) -> Corroborated {
-        let mut corroborated = Corroborated::new();
-        let Some((finalized, _)) = open.finalized else { return corroborated };
-        let mut asked = 0;
+    /// And how many were asked for.
+    async fn corroborate(&mut self, open: &Open, now: Timestamp) -> (Corroborated, usize) {
+        let (mut corroborated, mut asked) = (Corroborated::new(), 0);
+        let Some((finalized, _)) = open.finalized else { return (corroborated, asked) };
         for of in &open.transfers {
             let transfer = &of.transfer;
             let is_alone = |payment: &&Seen| payment.is_alone && payment.block.number <= finalized.number;
@@ -99,7 +100,7 @@ impl<C: PayingChain> Sender<C> {
             error!(transfer = %id, "one endpoint alone reported the payment of transfer {id} in block {block}: {why}");
             self.rest(Resting::Transfer(id), now);
         }
-        corroborated
+        (corroborated, asked)
     }
 }
 

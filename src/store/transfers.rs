@@ -144,7 +144,6 @@ struct TransferRow {
     fee_charged_to: Option<String>,
 }
 
-/// Records a transfer that was accepted.
 /// Whose these addresses are; without a `source`, no account owns it.
 pub async fn ends(
     connection: &mut impl Connection,
@@ -156,6 +155,7 @@ pub async fn ends(
     ends.ok_or_else(|| StoreError::inconsistent("ends of a transfer", "there is no row"))
 }
 
+/// Records a transfer that was accepted.
 pub async fn insert(tx: &mut Tx, transfer: &Transfer) -> Result<(), StoreError> {
     let id = transfer.id.to_string();
     let (state, created) = (transfer.state, transfer.created_at.0);

@@ -443,6 +443,27 @@ async fn nothing_is_given_while_sending_is_stopped_or_recovers_nor_to_or_by_who_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_to_be_given_to_a_sponsor_that_a_person_quarantined_is_not_signed() {
+    let mut bench = Bench::refilling(Engine::Sqlite, 1).await;
+    bench.signer.away(true);
+    bench.world.pass(MINUTE);
+    bench.sender.tick(&bench.world.clock()).await.unwrap_err();
+    assert_eq!((bench.refills().await.len(), bench.tries().await.len()), (1, 1), "it is on record");
+    let before = bench.signer.seq();
+    bench.world.operator().quarantine_sponsor(bench.world.db(), CHAIN, 0).await.unwrap();
+    bench.signer.away(false);
+    bench.minute().await;
+    bench.minute().await;
+    assert_eq!(bench.signer.seq(), before);
+    let states = (SponsorState::Quarantined, SponsorState::Active);
+    bench.world.operator().set_sponsor(bench.world.db(), CHAIN, 0, states).await.unwrap();
+    bench.minute().await;
+    bench.blocks(FINALITY_DEPTH + 2).await;
+    assert_eq!(bench.world.chain.refills(), [(bench.sponsor(0), U256::from(1_000), 0)]);
+    bench.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_treasury_whose_key_somebody_else_uses_is_quarantined_and_goes_on_behind_his_nonce_once_released() {
     let mut bench = Bench::refilling(Engine::Sqlite, 1).await;
     bench.world.chain.script_sends([SendFault::Lost; 100]);
