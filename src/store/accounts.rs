@@ -22,7 +22,7 @@ use crate::time::Timestamp;
 pub(super) const ADDRESSES_MAX: u64 = 10_000;
 
 /// How many members of a watch list one statement updates: each has a time limit, and an import has millions.
-const LOWERED_AT_ONCE: i64 = 50_000;
+const LOWERED_AT_ONCE: i64 = 10_000;
 
 /// A member of a chain's watch list.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::caller::quantiles;
 use crate::sending::bench::{Bench, CALLERS, Order, SPONSORS, float};
 use crate::sending::door::Door;
-use crate::{LOGGED, Size, network, ratio, token as listed_token};
+use crate::{LOGGED, Size, network, process, ratio, token as listed_token};
 
 const CHAIN: Chain = Chain::EthereumTestnet;
 const CHAIN_ID: u64 = 11_155_111;
@@ -70,7 +70,7 @@ pub(crate) async fn on(url: &str, engine: &str, raw: f64, size: Size) -> anyhow:
     let idle = bench.watched(size).await?;
 
     let (count, cpu, begun) = (size.pick(40, 3_000, 20_000), bench.cpu()?, Instant::now());
-    let blocks = bench.blocks().await?;
+    let (blocks, of_node) = (bench.blocks().await?, process::cpu_of(bench.node.anvil.pid())?);
     let times = bench.ask_for(count, None).await?;
     let accepted = begun.elapsed();
     bench.until_paid(count, async || bench.paid().await).await?;
@@ -78,6 +78,7 @@ pub(crate) async fn on(url: &str, engine: &str, raw: f64, size: Size) -> anyhow:
     bench.until_confirmed().await?;
     let calls = bench.node.door.take_counts()?;
     let (blocks, cpu) = (bench.blocks().await? - blocks, bench.cpu()?.saturating_sub(cpu));
+    let of_node = process::cpu_of(bench.node.anvil.pid())?.saturating_sub(of_node);
     let a_second = float(count)? / took.as_secs_f64();
     println!("{engine}: {count} transfers, {SPONSORS} sponsors, {CALLERS} callers with an account each");
     println!("  paid a second: {a_second:.0} (goal >= 100), {:.2} of what anvil takes alone", ratio(a_second, raw));
@@ -91,8 +92,9 @@ pub(crate) async fn on(url: &str, engine: &str, raw: f64, size: Size) -> anyhow:
         let each = ratio(float(*calls)?, float(count)?);
         println!("    {method}: {each:.2} for each, {of_block:.2} in each block where nothing is sent");
     }
-    let millis = cpu.as_secs_f64() * 1_000.0 / float(count)?;
-    println!("  processor time of service and signer for each transfer: {millis:.1} ms (no goal)");
+    let each = |of: Duration| anyhow::Ok(of.as_secs_f64() * 1_000.0 / float(count)?);
+    println!("  processor time of service and signer for each transfer: {:.1} ms (no goal)", each(cpu)?);
+    println!("  processor time of anvil for each transfer: {:.1} ms (no goal)", each(of_node)?);
 
     let paced = size.pick(50, 1_000, 6_000);
     let times = bench.ask_for(paced, Some(PACE)).await?;

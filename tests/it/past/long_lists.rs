@@ -139,7 +139,7 @@ async fn a_chain_with_a_long_watch_list_is_taken_up_without_writing_to_any_of_it
 
 #[tokio::test]
 async fn a_reorg_below_an_import_writes_down_a_part_of_it_at_a_time() {
-    const IMPORTED: u32 = 120_000;
+    const IMPORTED: u32 = 25_000;
     for engine in ENGINES {
         let chain = SimChain::new(1);
         chain.set_finality_depth(Some(FINALITY_DEPTH));
@@ -169,9 +169,9 @@ async fn a_reorg_below_an_import_writes_down_a_part_of_it_at_a_time() {
     }
 }
 
-/// What makes a statement that changes more than 50,000 watched addresses an error.
+/// What makes a statement that changes more than 10,000 watched addresses an error.
 const MANY_ARE_REFUSED: [&str; 2] = [
-    "CREATE FUNCTION refuse_many() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF (SELECT COUNT(*) FROM changed) > 50000 \
+    "CREATE FUNCTION refuse_many() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF (SELECT COUNT(*) FROM changed) > 10000 \
      THEN RAISE EXCEPTION ''too many''; END IF; RETURN NULL; END'",
     "CREATE TRIGGER few AFTER UPDATE ON watched_addresses REFERENCING NEW TABLE AS changed \
      FOR EACH STATEMENT EXECUTE FUNCTION refuse_many()",
