@@ -146,7 +146,8 @@ async fn what_comes_and_goes_through_a_contract_that_both_endpoints_report_four_
     let audit = stage.ok(&["chain", "audit"]);
     assert_eq!(audit.matches("decide_deposit").count(), 4, "{audit}");
     stage.until_healthy().await;
-    assert_eq!(service.stop().0, Some(0));
+    // Between two decisions what the contract holds may be unexplained.
+    service.kill();
 }
 
 #[tokio::test(flavor = "multi_thread")]
