@@ -1,8 +1,8 @@
 //! Reads an EVM chain: tip, headers, blocks with their content, the fate of a transaction.
 //!
 //! Each call goes to the pool, which chooses an endpoint and asks another when one fails. Deliberately not here:
-//! memory of what was read, except the newest block's hash, the blocks that wait to be traced, and for a minute the
-//! domains of tokens.
+//! memory of what was read, except the newest block's hash, the blocks that wait to be traced, and for a moment what
+//! payers and their tokens reported.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ use crate::kept::{Kept, ProvedBlock};
 use crate::legs::Rules;
 use crate::logs::{LOGS, Sources};
 use crate::networks;
-use crate::pay::asking::Domains;
+use crate::pay::asking::LatelyRead;
 use crate::pay::trial::RECIPIENT_GAS_MAX;
 use crate::polygon::RAW_LAST;
 use crate::read::{BLOCKS_MAX, RECEIPTS, Reader};
@@ -48,8 +48,8 @@ pub struct EvmSource {
     reported: Mutex<Option<BlockRef>>,
     /// A payment of native currency to its recipient may take so much gas.
     recipient_gas_max: AtomicU64,
-    /// What tokens reported of their domains.
-    domains: Domains,
+    /// What tokens reported of their domains, and nodes of payers.
+    lately: LatelyRead,
 }
 
 impl EvmSource {
@@ -86,7 +86,7 @@ impl EvmSource {
             pool,
             reported: Mutex::new(None),
             recipient_gas_max: AtomicU64::new(RECIPIENT_GAS_MAX),
-            domains: Domains::default(),
+            lately: LatelyRead::default(),
         })
     }
 
@@ -234,8 +234,8 @@ impl EvmSource {
         &self.reader.rules.delegates
     }
 
-    pub(crate) fn domains(&self) -> &Domains {
-        &self.domains
+    pub(crate) fn lately(&self) -> &LatelyRead {
+        &self.lately
     }
 
     pub(crate) fn recipient_gas_max(&self) -> u64 {

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use landfall_chain::{
-    Acting, Address, AssetId, BlockRef, BroadcastResponse, Carried, Delegate, FeeMarket, GuardQuote, Intent, Maker,
-    Mark, PayingChain, Quote, Readiness, ReclaimQuote, Route, SignedAuthorization, SourceError, TxId, U256, Unpayable,
+    Acting, Address, AssetId, BlockRef, BroadcastResponse, Carried, FeeMarket, GuardQuote, Intent, Maker, Mark,
+    PayingChain, Quote, Readiness, ReclaimQuote, Route, SignedAuthorization, SourceError, TxId, U256, Unpayable,
 };
 use landfall_rpc::{Answer, Call, Need, NodeError, Raw};
 use serde::Deserialize;
@@ -31,8 +31,8 @@ use crate::networks::tip_least;
 use crate::pay::acting::{acting, delegate_readiness, delegated, is_delegated, is_listed};
 use crate::pay::delegate::{UsedAt, designator};
 use crate::pay::{
-    PayError, authorization, authorizations, call, chain_id, contract, erc3009, evm, number_word, responses, surcharge,
-    trial, used_at, value,
+    PayError, address_word, authorization, authorizations, call, chain_id, contract, erc3009, evm, number_word,
+    responses, surcharge, trial, used_at, value,
 };
 use crate::source::EvmSource;
 
@@ -75,9 +75,7 @@ impl PayingChain for EvmSource {
         check_chain(pool, &intent.chain_ref)?;
         evm(&intent.payer).map_err(wrong(pool))?;
         let readiness = match &intent.route {
-            Route::Erc3009 { name, version } => {
-                token_readiness(pool, (self.delegates(), self.domains()), intent, (name, version)).await?
-            }
+            Route::Erc3009 { name, version } => token_readiness(self, intent, (name, version)).await?,
             Route::Delegate(delegate) => {
                 delegate_readiness(pool, self.delegates(), (delegate, intent), gas_max).await?
             }
@@ -200,40 +198,74 @@ fn market(history: &WireFeeHistory, tip_least: u64) -> Option<FeeMarket> {
 /// How long a token's reported domain counts before the token is asked again. A signature for another domain pays nothing,
 /// and each carrier is estimated with the signature itself.
 const DOMAIN_KEPT: Duration = Duration::from_secs(60);
+/// How long it counts that a payer has no code. It gets some only by an authorization that its own key signs, and each
+/// carrier is estimated with the signature itself.
+const CODELESS_KEPT: Duration = Duration::from_secs(2);
+/// What counts no more is forgotten when so much is kept.
+const KEPT_MAX: usize = 4_096;
 
-/// The domains that their tokens have reported, and when.
-#[derive(Default, Debug)]
-pub(crate) struct Domains(Mutex<HashMap<[u8; 32], Instant>>);
+/// What need not be asked again at once: the domains of tokens, and which payers have no code.
+#[derive(Debug)]
+pub(crate) struct LatelyRead {
+    domains: Kept,
+    codeless: Kept,
+}
 
-impl Domains {
-    fn is_known(&self, domain: &[u8; 32]) -> bool {
-        let reported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        reported.get(domain).is_some_and(|at| at.elapsed() < DOMAIN_KEPT)
+impl Default for LatelyRead {
+    fn default() -> Self {
+        LatelyRead { domains: Kept::of(DOMAIN_KEPT), codeless: Kept::of(CODELESS_KEPT) }
+    }
+}
+
+/// When something was reported; it counts for `time`.
+#[derive(Debug)]
+struct Kept {
+    reported: Mutex<HashMap<[u8; 32], Instant>>,
+    time: Duration,
+}
+
+impl Kept {
+    fn of(time: Duration) -> Self {
+        Kept { reported: Mutex::default(), time }
     }
 
-    fn keep(&self, domain: [u8; 32]) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(domain, Instant::now());
+    fn is_known(&self, of: &[u8; 32]) -> bool {
+        let reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        reported.get(of).is_some_and(|at| at.elapsed() < self.time)
+    }
+
+    fn keep(&self, of: [u8; 32]) {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.len() >= KEPT_MAX {
+            reported.retain(|_, at| at.elapsed() < self.time);
+        }
+        reported.insert(of, Instant::now());
     }
 }
 
 async fn token_readiness(
-    pool: &Pool,
-    (delegates, domains): (&[Delegate], &Domains),
+    source: &EvmSource,
     intent: &Intent,
     (name, version): (&str, &str),
 ) -> Result<Readiness, EvmError> {
-    let token = contract(&intent.asset).map(Address::Evm).map_err(wrong(pool))?;
+    let (pool, delegates) = (source.pool(), source.delegates());
+    let LatelyRead { domains, codeless } = source.lately();
+    let contract = contract(&intent.asset).map_err(wrong(pool))?;
+    let token = Address::Evm(contract);
+    let payer = address_word(evm(&intent.payer).map_err(wrong(pool))?);
     let expected = erc3009::domain_separator(intent, name, version).map_err(wrong(pool))?;
-    let tried = trial::call(intent, trial::RECIPIENT_GAS_MAX).map_err(wrong(pool))?;
-    let mut calls = vec![code_of(&intent.payer), tried];
-    if !domains.is_known(&expected) {
-        let domain = json!({ "to": token.to_string(), "data": alloy::hex::encode_prefixed(erc3009::DOMAIN_SEPARATOR) });
-        calls.push(Call { method: CALL, params: json!([domain, "latest"]) });
+    let mut calls = vec![trial::call(intent, trial::RECIPIENT_GAS_MAX).map_err(wrong(pool))?];
+    let asks_domain = !domains.is_known(&expected);
+    if asks_domain {
+        calls.push(call_of(&contract, &erc3009::DOMAIN_SEPARATOR, json!("latest")));
+    }
+    let asks_code = !codeless.is_known(&payer);
+    if asks_code {
+        calls.push(code_of(&intent.payer));
     }
     of_one(pool, &[CALL, CODE], &calls, |endpoint, answers| {
-        let code = code(endpoint, &answers[0])?;
-        if let Some(domain) = answers.get(2) {
-            let domain = match domain {
+        if asks_domain {
+            let domain = match &answers[1] {
                 Ok(answer) => endpoint.parse::<Data<'_>>(CALL, answer)?.to_array::<32>(),
                 Err(error) if is_of_the_contract(error) => None,
                 Err(error) => return Err(endpoint.refused(CALL, error)),
@@ -248,11 +280,16 @@ async fn token_readiness(
             }
             domains.keep(domain);
         }
-        if !code.is_empty() && !is_listed(delegates, &code) {
-            let what = "has code that is not listed, so that the token asks that (ERC-1271) and not its key";
-            return Ok(Readiness::NotReady(format!("payer {} {what}", intent.payer)));
+        if asks_code {
+            let code = code(endpoint, &answers[calls.len() - 1])?;
+            if code.is_empty() {
+                codeless.keep(payer);
+            } else if !is_listed(delegates, &code) {
+                let what = "has code that is not listed, so that the token asks that (ERC-1271) and not its key";
+                return Ok(Readiness::NotReady(format!("payer {} {what}", intent.payer)));
+            }
         }
-        tried_as(endpoint, intent, &answers[1], trial::RECIPIENT_GAS_MAX)
+        tried_as(endpoint, intent, &answers[0], trial::RECIPIENT_GAS_MAX)
     })
     .await
 }
@@ -554,14 +591,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_domain_is_asked_for_again_behind_its_minute() {
-        let domains = Domains::default();
-        assert!(!domains.is_known(&[1; 32]));
-        domains.keep([1; 32]);
-        assert!(domains.is_known(&[1; 32]) && !domains.is_known(&[2; 32]));
-        let long_ago = Instant::now().checked_sub(DOMAIN_KEPT).unwrap();
-        domains.0.lock().unwrap().insert([1; 32], long_ago);
-        assert!(!domains.is_known(&[1; 32]));
+    fn what_was_reported_counts_for_its_time() {
+        let LatelyRead { domains, codeless } = LatelyRead::default();
+        for kept in [domains, codeless] {
+            assert!(!kept.is_known(&[1; 32]));
+            kept.keep([1; 32]);
+            assert!(kept.is_known(&[1; 32]) && !kept.is_known(&[2; 32]));
+            let long_ago = Instant::now().checked_sub(kept.time).unwrap();
+            kept.reported.lock().unwrap().insert([1; 32], long_ago);
+            assert!(!kept.is_known(&[1; 32]));
+        }
+    }
+
+    #[test]
+    fn what_counts_no_more_is_forgotten() {
+        let LatelyRead { codeless, .. } = LatelyRead::default();
+        let long_ago = Instant::now().checked_sub(codeless.time).unwrap();
+        let of = |n: usize| U256::from(n).to_be_bytes::<32>();
+        codeless.reported.lock().unwrap().extend((0..KEPT_MAX).map(|n| (of(n), long_ago)));
+        codeless.keep(of(KEPT_MAX));
+        assert_eq!(codeless.reported.lock().unwrap().len(), 1);
     }
 
     fn history(text: &str) -> Option<FeeMarket> {

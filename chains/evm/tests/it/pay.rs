@@ -233,6 +233,19 @@ async fn a_token_that_reported_its_domain_is_not_asked_for_it_again_at_once() {
 }
 
 #[tokio::test]
+async fn whether_a_payer_has_code_is_not_asked_again_at_once_where_it_has_none() {
+    for (code, asked) in [("0x", 1), ("0xef010063c0c19a282a1b52b07dd5a65b58948a07dae32b", 3)] {
+        let (first, _second, source) = two().await;
+        token(&first, Ok(json!(hex::encode_prefixed(domain()))), code);
+        first.take_calls();
+        for _ in 0..3 {
+            assert_eq!(source.readiness(&intent()).await.unwrap(), Readiness::Ready);
+        }
+        assert_eq!(calls(&first, "eth_getCode").len(), asked, "{code}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_no_intent_of_this_chain_is_refused_for_good_and_asks_nobody() {
     let (first, second, source) = two().await;
     let cases = [
