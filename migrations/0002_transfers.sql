@@ -54,6 +54,8 @@ CREATE TABLE transfers (
     confirmed_us BIGINT,
     -- Stands in each signature; only healing moves it.
     deadline_us BIGINT NOT NULL,
+    -- Its payer's key has signed it here; once it was handed over, a store that is lost may have had it signed.
+    is_signed BOOLEAN NOT NULL DEFAULT false,
     -- How the asset is sent, and the key that the chain takes once, as its blocks show it: both are fixed here.
     route TEXT NOT NULL,
     intent_key {{blob}} NOT NULL,
@@ -95,9 +97,13 @@ CREATE TABLE transfer_changes (
     at_us BIGINT NOT NULL,
     state TEXT NOT NULL,
     evidence TEXT NOT NULL,
-    -- The block that showed it.
+    -- The block that showed it, and its time, as the chain says it.
     block_number BIGINT,
     block_hash {{blob}},
+    block_time_us BIGINT,
+    -- The endpoints that reported the state of the key in that block, by host and port, with a blank between; NULL where our own
+    -- blocks showed it.
+    reported_by TEXT,
     PRIMARY KEY (transfer_id, position)
 );
 

@@ -4,7 +4,8 @@
 //   node surfpool.mjs --check          only whether it runs here
 //
 // Prints {"url"} in one line of JSON when it listens: JSON-RPC by way of `surfpool/mended.mjs`, which says what it mends, with the
-// two methods of `surfpool/bank.mjs` beside it, and `landfall_ws`, which tells where surfpool takes subscriptions. It ends when its standard input does, so with whoever started it, unless it is
+// two methods of `surfpool/bank.mjs` beside it, `landfall_ws`, which tells where surfpool takes subscriptions, and
+// `landfall_leap` [SECONDS], behind which blocks are so much later. It ends when its standard input does, so with whoever started it, unless it is
 // to be kept, and listens on this machine only.
 // surfpool comes as a native module for Linux on x86-64 with glibc; elsewhere this ends with exit code 3 and says so.
 import { createRequire } from "node:module";
@@ -45,5 +46,6 @@ const bank = new Bank(node, (method, params) => mended.ask(method, params));
 mended.methods.landfall_mint = (_, params) => bank.mint(...params);
 mended.methods.landfall_pay = (_, params) => bank.pay(...params);
 mended.methods.landfall_ws = () => node.wsUrl;
+mended.methods.landfall_leap = (_, [secs]) => mended.leap(secs);
 const url = await mended.listen();
 console.log(JSON.stringify({ url }));

@@ -21,7 +21,7 @@ use crate::deposit::{Deposit, DepositId, DepositStatus, LegHash, uuid_of};
 use crate::gas::NetworkFee;
 use crate::identity::{Identity, IdentityStatus, SubStatus};
 use crate::time::Timestamp;
-use crate::transfer::{Announcement, State, Transfer, TransferId};
+use crate::transfer::{Announcement, Transfer, TransferId};
 
 /// The `type` of every deposit event.
 pub const DEPOSIT_EVENT: &str = "deposit_v2";
@@ -364,7 +364,7 @@ impl<'a> TransferData<'a> {
         let (destination, chain) = (transfer.destination.to_string(), transfer.chain.name());
         let tx = transfer.tx.map(|tx| tx.to_string());
         let failure = transfer.state.failure();
-        let is_unsigned = transfer.state == State::Accepted;
+        let is_signed = transfer.is_signed || transfer.submitted_at.is_some();
         let has_ended = transfer.state.status().is_terminal();
         TransferData {
             id: transfer.id.to_string(),
@@ -389,7 +389,7 @@ impl<'a> TransferData<'a> {
                 reason: transfer.reason.as_deref().unwrap_or_default(),
                 transaction_hash: tx,
             }),
-            expires_at: text(Some(transfer.deadline).filter(|_| !is_unsigned && failure.is_none())),
+            expires_at: text(Some(transfer.deadline).filter(|_| is_signed)),
             network_fee: transfer.network_fee.as_ref().filter(|_| has_ended).map(FeeData::of),
         }
     }

@@ -3,6 +3,7 @@
 //! audit list`), for identities also with the identity (`landfall identity show`).
 //!
 //! The watchers read the decisions at each tick; nothing here calls a watcher. Time and the person are arguments.
+//! A decision ends by `Operator::end`, so that a dry run changes nothing.
 
 mod deposits;
 mod identities;
@@ -43,6 +44,8 @@ pub struct Operator<'a> {
     pub actor: &'a str,
     pub reason: &'a str,
     pub now: Timestamp,
+    /// Each decision is only tried: it returns what it would, and nothing changes.
+    pub dry_run: bool,
 }
 
 /// Why a decision was not taken.
@@ -76,7 +79,7 @@ impl Operator<'_> {
     pub async fn halt(&self, db: &Db, chain: Chain) -> Result<(), DecideError> {
         let mut tx = self.begin(db).await?;
         self.put(&mut tx, chain, Override::Halt, FOR_EVER).await?;
-        Ok(tx.commit().await?)
+        Ok(self.end(tx).await?)
     }
 
     /// Lets a halted chain go on, whoever halted it.
@@ -87,7 +90,7 @@ impl Operator<'_> {
         let mut tx = self.begin(db).await?;
         overrides::remove(&mut tx, chain, Override::Halt.kind()).await?;
         self.put_resume(&mut tx, chain).await?;
-        Ok(tx.commit().await?)
+        Ok(self.end(tx).await?)
     }
 
     /// Lets a chain that halted on a reorg below what was final follow it, down to the fork point in the incident.
@@ -102,7 +105,7 @@ impl Operator<'_> {
         let down_to = reorg.and_then(|reorg| reorg.block_number).ok_or(DecideError::NoReorg { chain })?;
         self.put(&mut tx, chain, Override::AcceptReorg { down_to }, self.now.plus(ACCEPT_TIME)).await?;
         self.put_resume(&mut tx, chain).await?;
-        tx.commit().await?;
+        self.end(tx).await?;
         Ok(down_to)
     }
 
@@ -116,7 +119,7 @@ impl Operator<'_> {
         }
         let mut tx = self.begin(db).await?;
         self.put(&mut tx, chain, Override::Agree { endpoints }, self.now.plus(time)).await?;
-        Ok(tx.commit().await?)
+        Ok(self.end(tx).await?)
     }
 
     /// For some time, a block of ours counts as final for confirming; returns that block.
@@ -135,7 +138,7 @@ impl Operator<'_> {
             cursors::canonical_at(&mut tx, chain, number).await?.ok_or(DecideError::NotOurs { chain, number })?;
         let block = BlockRef { number, hash };
         self.put(&mut tx, chain, Override::ConfirmThrough(block), self.now.plus(time)).await?;
-        tx.commit().await?;
+        self.end(tx).await?;
         Ok(block)
     }
 
@@ -156,7 +159,7 @@ impl Operator<'_> {
         if cleared == 0 {
             return Err(DecideError::NothingToClear { chain });
         }
-        tx.commit().await?;
+        self.end(tx).await?;
         Ok(cleared)
     }
 
@@ -175,7 +178,7 @@ impl Operator<'_> {
         if let Some(deposit) = incident.deposit {
             self.cross_check(&mut tx, deposit, &incident).await?;
         }
-        Ok(tx.commit().await?)
+        Ok(self.end(tx).await?)
     }
 
     /// PENDING deposits of the resolved deposit's transaction, which waited because of it, are judged again.
@@ -196,7 +199,7 @@ impl Operator<'_> {
     /// # Errors
     /// Without a reason, or with one that cannot be shown.
     pub fn author(&self) -> Result<Author<'_>, DecideError> {
-        let Operator { actor, reason, now } = *self;
+        let Operator { actor, reason, now, .. } = *self;
         if reason.trim().is_empty() {
             return Err(DecideError::Reason);
         }
@@ -222,6 +225,11 @@ impl Operator<'_> {
         Ok(db.begin().await?)
     }
 
+    /// What was only tried is rolled back.
+    async fn end(&self, tx: Tx) -> Result<(), StoreError> {
+        if self.dry_run { Ok(()) } else { tx.commit().await }
+    }
+
     async fn put(&self, tx: &mut Tx, chain: Chain, action: Override, until: Timestamp) -> Result<(), StoreError> {
         let (kind, value) = (action.kind(), action.value());
         let reason = self.reason.to_owned();
@@ -243,7 +251,7 @@ impl Operator<'_> {
     }
 
     fn entry(&self, chain: Chain, action: &str, what: &str) -> AuditEntry {
-        let Operator { actor, reason, now } = *self;
+        let Operator { actor, reason, now, .. } = *self;
         Author { actor, reason, now }.entry(Some(chain), action, what)
     }
 }

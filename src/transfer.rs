@@ -206,6 +206,8 @@ pub struct Transfer {
     pub confirmed_at: Option<Timestamp>,
     /// Stands in each signature; only healing moves it.
     pub deadline: Timestamp,
+    /// Its payer's key has signed it. That of one that was handed over may be on record in a store that is lost.
+    pub is_signed: bool,
     /// The name of the route: it is fixed when the transfer is accepted.
     pub route: String,
     /// What the chain takes once, as its blocks show it ([`IntentKey::shown`]).

@@ -6,7 +6,8 @@
 //
 // Its own: which slots hold a block (one empty slot in 20 is skipped), previousBlockhash, parentSlot, blockHeight; what
 // is confirmed and final, and that by `getSlot`, `getBlockHeight`, `getLatestBlockhash`, `getBlocks`, `getBlock`,
-// `getTransaction`, `getSignatureStatuses`, `getSignaturesForAddress`, `getMultipleAccounts` alike.
+// `getTransaction`, `getSignatureStatuses`, `getSignaturesForAddress`, `getMultipleAccounts` alike; leaps of `blockTime`, which
+// programs do not see.
 // Put right: `blockTime` (seconds and not kiloseconds), the codes -32001 (before the first slot), -32004 (not there yet), -32007
 // (skipped), -32015 (transaction version), -32016 (minContextSlot), -32020 (signature unknown); token balances of accounts that
 // have no lamports left; fees, from which surfpool leaves out the price of compute units that it takes; batches of calls.
@@ -61,6 +62,8 @@ export class Mended {
     this.newest = null;
     // How many transactions were told of a block.
     this.told = new Map();
+    // By how much the time is later, and from which slot on.
+    this.leaps = [];
     this.isClosing = false;
     // What is answered here; everything else is surfpool's.
     this.methods = { ...METHODS };
@@ -99,6 +102,20 @@ export class Mended {
 
   hash(slot) {
     return this.hashes.get(slot) ?? base58(this.digest("block", slot));
+  }
+
+  // Blocks that are not closed yet are so much later; the first such slot.
+  leap(secs) {
+    const from = this.closed + 1;
+    this.leaps.push({ from, secs });
+    return from;
+  }
+
+  // In seconds since 1970.
+  async time(slot) {
+    const time = await this.ask("getBlockTime", [slot]);
+    const leaps = this.leaps.filter(({ from }) => slot >= from);
+    return time === null ? null : leaps.reduce((later, { secs }) => later + secs, time);
   }
 
   parent(slot) {
@@ -214,13 +231,13 @@ const METHODS = {
     block.previousBlockhash = chain.hash(parentSlot);
     block.blockhash = chain.hash(slot);
     block.blockHeight = chain.heights.get(slot);
-    block.blockTime = await chain.ask("getBlockTime", [slot]);
+    block.blockTime = await chain.time(slot);
     return block;
   },
 
   getBlockTime(chain, [slot]) {
     check(chain, slot, "confirmed");
-    return chain.ask("getBlockTime", [slot]);
+    return chain.time(slot);
   },
 
   async getTransaction(chain, params, { commitment }) {
@@ -229,7 +246,7 @@ const METHODS = {
     const tx = await shown(chain, "getTransaction", [signature, asked]);
     if (tx === null || tx.slot > chain.tip(commitment)) return null;
     mend(tx.meta);
-    tx.blockTime = await chain.ask("getBlockTime", [tx.slot]);
+    tx.blockTime = await chain.time(tx.slot);
     return tx;
   },
 

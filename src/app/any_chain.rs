@@ -12,8 +12,8 @@ use futures_util::future::BoxFuture;
 use landfall_chain::{
     AccountState, Acting, Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef,
     BlockSource, BroadcastResponse, Carried, Chain, Endpoints, Family, Fate, FeeMarket, Found, GuardQuote, Header,
-    HoldingSource, Holdings, Intent, Maker, Mark, Network, Payer, PayingChain, Quote, Read, ReadProof, Readiness,
-    ReclaimQuote, Search, Searching, SourceError, Tip, TxId, TxRef, U256, Watched,
+    HoldingSource, Holdings, Intent, KeyReport, Maker, Mark, Network, Payer, PayingChain, Quote, Read, ReadProof,
+    Readiness, ReclaimQuote, Search, Searching, SourceError, Tip, TxId, TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
 use landfall_solana::{Options, Sample, SolanaSource};
@@ -272,8 +272,8 @@ impl PayingChain for AnyChain {
         each!(self, source => source.is_shown(mark, at).await)
     }
 
-    async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
-        each!(self, source => source.is_used(intent, at).await)
+    async fn key_report(&self, intent: &Intent, at: &BlockRef) -> Result<KeyReport, SourceError> {
+        each!(self, source => source.key_report(intent, at).await)
     }
 
     async fn was_made(&self, intent: &Intent, from: u64, at: &BlockRef) -> Result<bool, SourceError> {

@@ -5,7 +5,7 @@ mod addresses;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use landfall_chain::Chain;
 use serde::Serialize;
@@ -13,7 +13,8 @@ use serde::Serialize;
 use crate::account::{AccountType, NewAccount, parse_csv};
 use crate::amount::to_decimal;
 use crate::app;
-use crate::cli::{Why, as_operator, existing, json_line, load, open_existing, open_or_make};
+use crate::cli::transfer::Shown;
+use crate::cli::{How, existing, json_line, load, open_existing, open_or_make};
 use crate::config::Config;
 use crate::gas::GasCurrency;
 use crate::identity::{IdentityType, NewIdentity};
@@ -59,7 +60,7 @@ pub(super) enum Account {
         /// The account's id.
         id: String,
         #[command(flatten)]
-        why: Why,
+        how: How,
     },
     /// Bring what an account's further addresses have to the address that pays: one transfer for each address, which the
     /// platform pays for and no client sees.
@@ -79,11 +80,8 @@ pub(super) struct Sweep {
     /// A UUID: one request empties each address once, however often it comes. A new one where it is missing.
     #[arg(long, value_name = "UUID")]
     request_id: Option<RequestId>,
-    /// Show what would be brought together, and change nothing.
-    #[arg(long)]
-    dry_run: bool,
     #[command(flatten)]
-    why: Why,
+    how: How,
 }
 
 /// An account as `account list --json` shows it.
@@ -93,6 +91,13 @@ struct Listed<'a> {
     identity_id: &'a str,
     r#type: &'static str,
     addresses: Vec<ListedAddress>,
+}
+
+/// An address that signs again.
+#[derive(Serialize)]
+struct Released<'a> {
+    account_id: &'a str,
+    address: String,
 }
 
 #[derive(Serialize)]
@@ -118,19 +123,28 @@ impl Account {
             Account::Import { file, create_identities } => import(config, &file, create_identities).await,
             Account::Addresses(addresses) => addresses.run(&load(config)?).await,
             Account::List { json } => list(&existing(config).await?, json).await,
-            Account::Release { id, why } => release(&existing(config).await?, &id, &why.reason).await,
+            Account::Release { id, how } => release(&existing(config).await?, &id, &how).await,
             Account::Sweep(sweep) => sweep.run(&load(config)?).await,
         }
     }
 }
 
-async fn release(db: &Db, id: &str, reason: &str) -> anyhow::Result<()> {
-    let released = as_operator(reason, async |operator| operator.release_wallets(db, id).await).await?;
-    if released.is_empty() {
-        bail!("no address of account {id} is quarantined; `landfall incident list` shows what is");
-    }
-    for address in released {
-        say!("{address} of account {id} signs again");
+async fn release(db: &Db, id: &str, how: &How) -> anyhow::Result<()> {
+    let released = how.decide(async |operator| {
+        let released = operator.release_wallets(db, id).await?;
+        ensure!(
+            !released.is_empty(),
+            "no address of account {id} is quarantined; `landfall incident list` shows what is"
+        );
+        anyhow::Ok(released)
+    });
+    let signs = if how.dry_run { "would sign" } else { "signs" };
+    for address in released.await? {
+        let text = format!("{address} of account {id} {signs} again");
+        say!(
+            "{}",
+            if how.json { json_line(&Released { account_id: id, address: address.to_string() })? } else { text }
+        );
     }
     Ok(())
 }
@@ -197,7 +211,7 @@ fn report_unconfigured(config: &Config, accounts: &[NewAccount]) {
 
 impl Sweep {
     async fn run(self, config: &Config) -> anyhow::Result<()> {
-        let Sweep { id, chain, asset, request_id, dry_run, why } = self;
+        let Sweep { id, chain, asset, request_id, how } = self;
         let mut network = app::network(chain, config.chain(chain)?)?;
         config.restrict(std::slice::from_mut(&mut network));
         let listed = network.assets.iter().find(|listed| listed.symbol == asset);
@@ -206,16 +220,18 @@ impl Sweep {
         let request_id = request_id.unwrap_or_else(|| RequestId::random(random::bytes()));
         let order = SweepOrder { request_id, account_id: id, chain, chain_ref: network.chain_ref, asset, gas };
         let db = open_existing(&config.store).await?;
-        let terms = (config.signer.is_some(), dry_run);
-        let swept =
-            as_operator(&why.reason, async |by| anyhow::Ok(registry::sweep(&db, &order, terms, &by.author()?).await?));
+        let can_sign = config.signer.is_some();
+        let swept = how
+            .decide(async |by| anyhow::Ok(registry::sweep(&db, &order, (can_sign, by.dry_run), &by.author()?).await?));
         let Swept { transfers, unknown, is_more } = swept.await?;
-        for (Transfer { id, amount, decimals, source, destination, symbol, .. }, made) in &transfers {
+        for (transfer, made) in &transfers {
+            let Transfer { id, amount, decimals, source, destination, symbol, .. } = transfer;
             let amount = to_decimal(*amount, *decimals);
             let before = if *made == Made::Before { ", asked for before" } else { "" };
-            say!("transfer {id}: {amount} {symbol} from {source} to {destination}{before}");
+            let text = format!("transfer {id}: {amount} {symbol} from {source} to {destination}{before}");
+            say!("{}", if how.json { json_line(&Shown::of(transfer))? } else { text });
         }
-        if transfers.is_empty() {
+        if transfers.is_empty() && !how.json {
             say!("no further address of account {} has {} on {chain}", order.account_id, order.asset.symbol);
         }
         for address in &unknown {
@@ -224,9 +240,8 @@ impl Sweep {
         if is_more {
             complain!("landfall: more addresses have something; sweep again, as a new request");
         }
-        match dry_run {
-            true => complain!("landfall: nothing was changed"),
-            false => say!("request {request_id}"),
+        if !how.dry_run && !how.json {
+            say!("request {request_id}");
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::amount::to_decimal;
 use crate::api::GasCreditResource;
 use crate::app;
-use crate::cli::{PAGE_ROWS, Why, as_operator, existing, json_line, load, open_existing};
+use crate::cli::{How, PAGE_ROWS, existing, json_line, load, open_existing};
 use crate::gas::{Bearer, Observation, Price as Usd};
 use crate::store::gas_ledger::{self, Listed};
 use crate::store::{Db, prices};
@@ -49,9 +49,11 @@ pub(super) enum Price {
         /// For example ETH.
         symbol: String,
         /// In USD, more than 0, at most 12 decimals.
+        // Else a price below 0 would be an unknown flag.
+        #[arg(allow_negative_numbers = true)]
         usd: Usd,
         #[command(flatten)]
-        why: Why,
+        how: How,
     },
     /// Show the newest price of each currency.
     List {
@@ -101,13 +103,15 @@ impl Gas {
         match self {
             Gas::Show { json } => show(&existing(config).await?, json).await,
             Gas::Ledger { unpriced, json } => ledger(&existing(config).await?, unpriced, json).await,
-            Gas::Price(Price::Set { symbol, usd, why }) => {
+            Gas::Price(Price::Set { symbol, usd, how }) => {
                 let config = load(config)?;
                 let networks = config.chains.iter().map(|(chain, settings)| app::network(*chain, settings));
                 let networks: Vec<Network> = networks.collect::<Result<_, _>>()?;
                 let db = open_existing(&config.store).await?;
-                as_operator(&why.reason, async |by| by.set_price(&db, &symbol, usd, &networks).await).await?;
-                say!("one {symbol} costs {usd} USD");
+                let set = how.decide(async |by| by.set_price(&db, &symbol, usd, &networks).await).await?;
+                let costs = if how.dry_run { "would cost" } else { "costs" };
+                let text = format!("one {symbol} {costs} {usd} USD");
+                say!("{}", if how.json { json_line(&PriceLine::of(&set))? } else { text });
                 Ok(())
             }
             Gas::Price(Price::List { json }) => {

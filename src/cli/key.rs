@@ -74,7 +74,7 @@ impl Key {
                 let scopes = Scopes::of(&scope).context("a key needs a scope")?;
                 let db = open_or_make(&config.store).await?;
                 let what = (name.as_str(), &scopes);
-                let created = as_operator("", async |Operator { actor, reason, now }| {
+                let created = as_operator("", async |Operator { actor, reason, now, .. }| {
                     let by = Author { actor, reason, now };
                     registry::create_key(&db, config.environment, what, &random::bytes(), &by).await
                 });

@@ -142,6 +142,38 @@ struct Why {
     reason: String,
 }
 
+/// Given with each decision about what is sent.
+#[derive(Args, Debug)]
+struct How {
+    #[command(flatten)]
+    why: Why,
+    /// Check it and show what would change, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// A JSON object for each thing that changes, one a line.
+    #[arg(long)]
+    json: bool,
+}
+
+impl How {
+    /// As [`as_operator`]; on a dry run nothing changes, and that is said.
+    async fn decide<T, E>(&self, decide: impl AsyncFnOnce(Operator<'_>) -> Result<T, E>) -> anyhow::Result<T>
+    where
+        anyhow::Error: From<E>,
+    {
+        let decided = acting(&self.why.reason, self.dry_run, decide).await?;
+        if self.dry_run {
+            complain_of_no_change();
+        }
+        Ok(decided)
+    }
+
+    /// What something is now, or would be.
+    fn is(&self) -> &'static str {
+        if self.dry_run { "would be" } else { "is" }
+    }
+}
+
 /// The command line. An error is shown without the URLs in it, which may hold secrets.
 ///
 /// # Errors
@@ -236,8 +268,23 @@ async fn as_operator<T, E>(reason: &str, decide: impl AsyncFnOnce(Operator<'_>) 
 where
     anyhow::Error: From<E>,
 {
+    acting(reason, false, decide).await
+}
+
+async fn acting<T, E>(
+    reason: &str,
+    dry_run: bool,
+    decide: impl AsyncFnOnce(Operator<'_>) -> Result<T, E>,
+) -> anyhow::Result<T>
+where
+    anyhow::Error: From<E>,
+{
     let actor = actor()?;
-    Ok(decide(Operator { actor: &actor, reason, now: Clock::system().now() }).await?)
+    Ok(decide(Operator { actor: &actor, reason, now: Clock::system().now(), dry_run }).await?)
+}
+
+fn complain_of_no_change() {
+    complain!("landfall: nothing was changed");
 }
 
 /// The operating system's account of this process, which nobody can choose, after the name that the person claims. The

@@ -8,7 +8,7 @@ use landfall_chain::{Chain, Network};
 
 use crate::api::PolicyResource;
 use crate::app;
-use crate::cli::{Why, as_operator, existing, json_line, load, open_existing};
+use crate::cli::{How, existing, json_line, load, open_existing};
 use crate::config::Config;
 use crate::operator::Operator;
 use crate::policy::{Policy as Listed, PolicyLimit, PolicyScope};
@@ -40,7 +40,7 @@ pub(super) enum Policy {
         /// The policy's id.
         id: String,
         #[command(flatten)]
-        why: Why,
+        how: How,
     },
 }
 
@@ -62,14 +62,8 @@ pub(super) struct Add {
     /// periods are TRANSACTION, DAY, WEEK (7 days) and MONTH (30 days).
     #[arg(long, required = true)]
     limit: Vec<PolicyLimit>,
-    /// Check and show it, and change nothing.
-    #[arg(long)]
-    dry_run: bool,
-    /// One JSON object, as the API shows it.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    why: Why,
+    how: How,
 }
 
 impl Policy {
@@ -88,10 +82,14 @@ impl Policy {
                 };
                 show(&policy, json)?;
             }
-            Policy::Remove { id, why } => {
+            Policy::Remove { id, how } => {
                 let db = existing(config).await?;
-                as_operator(&why.reason, async |by| by.remove_policy(&db, &id).await).await?;
-                say!("policy {id} is removed");
+                let removed = how.decide(async |by| by.remove_policy(&db, &id).await).await?;
+                if how.json {
+                    show(&removed, true)?;
+                } else {
+                    say!("policy {id} {} removed", how.is());
+                }
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -100,7 +98,7 @@ impl Policy {
 
 impl Add {
     async fn run(self, config: &Config) -> anyhow::Result<()> {
-        let Add { label, account, identity, chain, limit, dry_run, json, why } = self;
+        let Add { label, account, identity, chain, limit, how } = self;
         let scope = match (account, identity) {
             (Some(account), _) => PolicyScope::Account(account),
             (None, Some(identity)) => PolicyScope::Identity(identity),
@@ -109,16 +107,12 @@ impl Add {
         let networks = config.chains.iter().map(|(chain, settings)| app::network(*chain, settings));
         let networks: Vec<Network> = networks.collect::<Result<_, _>>()?;
         let db: Db = open_existing(&config.store).await?;
-        let added = as_operator(&why.reason, async |by: Operator<'_>| {
+        let added = how.decide(async |by: Operator<'_>| {
             let policy = Listed::new(label, scope, chain, limit, by.now)?;
-            by.add_policy(&db, &policy, &networks, dry_run).await?;
+            by.add_policy(&db, &policy, &networks).await?;
             anyhow::Ok(policy)
         });
-        show(&added.await?, json)?;
-        if dry_run {
-            complain!("landfall: nothing was changed");
-        }
-        Ok(())
+        show(&added.await?, how.json)
     }
 }
 

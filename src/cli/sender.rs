@@ -8,7 +8,7 @@ use landfall_chain::{Chain, Delegate};
 use serde::Serialize;
 
 use crate::app;
-use crate::cli::{Why, as_operator, existing, json_line, load, open_existing};
+use crate::cli::{How, existing, json_line, load, open_existing};
 use crate::health::SenderReport;
 use crate::operator::Operator;
 use crate::store::Db;
@@ -24,7 +24,7 @@ pub(super) enum Sender {
         #[arg(long)]
         chain: Option<Chain>,
         #[command(flatten)]
-        why: Why,
+        how: How,
     },
     /// Let the sending go on.
     Resume {
@@ -32,7 +32,7 @@ pub(super) enum Sender {
         #[arg(long)]
         chain: Option<Chain>,
         #[command(flatten)]
-        why: Why,
+        how: How,
     },
     /// After the store was set back: sign nothing before final blocks show what it may not know. It ends by itself.
     Recover {
@@ -40,7 +40,7 @@ pub(super) enum Sender {
         #[arg(long)]
         chain: Option<Chain>,
         #[command(flatten)]
-        why: Why,
+        how: How,
     },
     /// Have another listed delegate pay what a delegate pays: each new transfer takes it, and earlier ones keep theirs. It signs
     /// nothing before a final block 390 s later, so what is accepted within some minutes is DROPPED: halt the chain first.
@@ -51,14 +51,8 @@ pub(super) enum Sender {
         /// The name of the delegate.
         #[arg(long, value_name = "NAME")]
         set: String,
-        /// Show which one is in use and what would change, and change nothing.
-        #[arg(long)]
-        dry_run: bool,
-        /// A JSON object.
-        #[arg(long)]
-        json: bool,
         #[command(flatten)]
-        why: Why,
+        how: How,
     },
     /// Show, for each chain, who sends and what is under way.
     Status {
@@ -79,6 +73,13 @@ struct Switch {
     changed: bool,
 }
 
+/// What a decision makes of the sending on a chain, or would: it is `halted`, `resumed` or `recovering`.
+#[derive(Serialize)]
+struct Decided {
+    chain: &'static str,
+    sending: &'static str,
+}
+
 #[derive(Serialize)]
 struct Line {
     chain: &'static str,
@@ -90,18 +91,20 @@ impl Sender {
     pub(super) async fn run(self, config: &Path) -> anyhow::Result<()> {
         let chains = |chain: Option<Chain>| chain.map_or_else(|| Chain::ALL.to_vec(), |chain| vec![chain]);
         match self {
-            Sender::Halt { chain, why } => {
+            Sender::Halt { chain, how } => {
                 let db = existing(config).await?;
-                let halted = as_operator(&why.reason, async |by| by.halt_sending(&db, &chains(chain)).await);
-                halted.await?;
-                say!("sending is stopped on {}", chain.map_or("every chain", Chain::name));
+                how.decide(async |by| by.halt_sending(&db, &chains(chain)).await).await?;
+                let text = format!("sending {} stopped on {}", how.is(), chain.map_or("every chain", Chain::name));
+                show(&chains(chain), "halted", &text, &how)?;
             }
-            Sender::Resume { chain, why } => {
+            Sender::Resume { chain, how } => {
                 let db = existing(config).await?;
-                let resumed = as_operator(&why.reason, async |by| by.resume_sending(&db, &chains(chain)).await).await?;
-                say!("sending goes on; it was stopped on {resumed} chains");
+                let resumed = how.decide(async |by| by.resume_sending(&db, &chains(chain)).await).await?;
+                let (goes, was) = if how.dry_run { ("would go", "is") } else { ("goes", "was") };
+                let text = format!("sending {goes} on; it {was} stopped on {} chains", resumed.len());
+                show(&resumed, "resumed", &text, &how)?;
             }
-            Sender::Recover { chain, why } => {
+            Sender::Recover { chain, how } => {
                 let config = load(config)?;
                 ensure!(
                     config.signer.is_some(),
@@ -109,11 +112,12 @@ impl Sender {
                 );
                 let db = open_existing(&config.store).await?;
                 // Also where nobody sends now: the store is as old there when somebody does.
-                let begun = as_operator(&why.reason, async |by| by.recover_sending(&db, &chains(chain)).await);
-                begun.await?;
-                say!("sending recovers on {}", chain.map_or("every chain", Chain::name));
+                how.decide(async |by| by.recover_sending(&db, &chains(chain)).await).await?;
+                let recovers = if how.dry_run { "would recover" } else { "recovers" };
+                let text = format!("sending {recovers} on {}", chain.map_or("every chain", Chain::name));
+                show(&chains(chain), "recovering", &text, &how)?;
             }
-            Sender::Delegate { chain, set, dry_run, json, why } => {
+            Sender::Delegate { chain, set, how } => {
                 let config = load(config)?;
                 let network = app::network(chain, config.chain(chain)?)?;
                 let names = || network.delegates.iter().map(Delegate::name).collect::<Vec<_>>().join(", ");
@@ -121,10 +125,9 @@ impl Sender {
                 let delegate = delegate
                     .with_context(|| format!("{chain} lists no delegate {set:?}; expected one of: {}", names()))?;
                 let db = open_existing(&config.store).await?;
-                let took = async |by: Operator<'_>| by.take_delegate(&db, (&network, delegate), dry_run).await;
-                let before = as_operator(&why.reason, took).await?;
-                let switch = Switch::of(chain, delegate, &before, dry_run);
-                say!("{}", if json { json_line(&switch)? } else { switch.text() });
+                let took = async |by: Operator<'_>| by.take_delegate(&db, (&network, delegate)).await;
+                let switch = Switch::of(chain, delegate, &how.decide(took).await?, how.dry_run);
+                say!("{}", if how.json { json_line(&switch)? } else { switch.text() });
             }
             Sender::Status { json } => {
                 let config = load(config)?;
@@ -137,6 +140,18 @@ impl Sender {
         }
         Ok(())
     }
+}
+
+/// Shows what a decision makes of the sending on `chains`.
+fn show(chains: &[Chain], sending: &'static str, text: &str, how: &How) -> anyhow::Result<()> {
+    if !how.json {
+        say!("{text}");
+        return Ok(());
+    }
+    for chain in chains {
+        say!("{}", json_line(&Decided { chain: chain.name(), sending })?);
+    }
+    Ok(())
 }
 
 impl Switch {
@@ -154,9 +169,7 @@ impl Switch {
                 DELEGATE_TIME.as_secs()
             ),
             false if delegate == before => format!("new transfers on {chain} are paid by {delegate} already"),
-            false => format!(
-                "new transfers on {chain} would be paid by {delegate}, in place of {before}; nothing was changed"
-            ),
+            false => format!("new transfers on {chain} would be paid by {delegate}, in place of {before}"),
         }
     }
 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::app;
-use crate::cli::{Why, as_operator, asked_to_stop, existing, json_line, load, out};
+use crate::cli::{How, asked_to_stop, existing, json_line, load, out};
 use crate::random;
 use crate::time::Clock;
 
@@ -78,7 +78,7 @@ pub(super) enum Signer {
     /// Take the signer that is asked next as the one of this store: after a new keystore, or a journal from a copy.
     Adopt {
         #[command(flatten)]
-        why: Why,
+        how: How,
     },
     /// Seal a keystore under another passphrase. Refused while a process has it open. If it is cut off, run it again. What was
     /// copied of the keystore before still opens with the old one.
@@ -109,6 +109,12 @@ pub(super) struct KeystoreArgs {
 struct Seeds {
     wallets: Words,
     sponsors: Words,
+}
+
+#[derive(Serialize)]
+struct Adopted {
+    /// On how many the store knew another one, or an earlier state of it.
+    chains: usize,
 }
 
 #[derive(Serialize)]
@@ -168,10 +174,12 @@ impl Signer {
                     () = stop => Ok(()),
                 }
             }
-            Signer::Adopt { why } => {
+            Signer::Adopt { how } => {
                 let db = existing(config).await?;
-                let adopted = as_operator(&why.reason, async |by| by.adopt_signer(&db).await).await?;
-                say!("the signer that is asked next is the one of this store, on {adopted} chains");
+                let chains = how.decide(async |by| by.adopt_signer(&db).await).await?;
+                let is = how.is();
+                let text = format!("the signer that is asked next {is} the one of this store, on {chains} chains");
+                say!("{}", if how.json { json_line(&Adopted { chains })? } else { text });
                 Ok(())
             }
             Signer::RotatePassphrase { keystore, new_passphrase_file } => {

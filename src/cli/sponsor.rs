@@ -4,11 +4,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use landfall_chain::Chain;
 use serde::Serialize;
 
-use crate::cli::{PAGE_ROWS, Why, as_operator, existing, json_line};
+use crate::cli::{How, PAGE_ROWS, existing, json_line};
 use crate::store::refills::{self, Refilling};
 use crate::store::sponsors::{self, Sponsor as Listed};
 use crate::store::{Db, guards};
@@ -33,7 +34,7 @@ pub(super) enum Sponsor {
         #[arg(long, conflicts_with = "count")]
         treasury: bool,
         #[command(flatten)]
-        why: Why,
+        how: How,
     },
     /// Show the addresses that pay for transactions.
     List {
@@ -71,7 +72,7 @@ pub(super) struct One {
     #[arg(long)]
     chain: Chain,
     #[command(flatten)]
-    why: Why,
+    how: How,
 }
 
 #[derive(Serialize)]
@@ -113,13 +114,13 @@ impl Sponsor {
         use SponsorState::{Active, Paused, Quarantined};
         let db = existing(config).await?;
         match self {
-            Sponsor::Add { chain, treasury: true, why, .. } => {
-                let added = as_operator(&why.reason, async |operator| operator.add_treasury(&db, chain).await);
-                show_added(&db, chain, &[added.await?]).await?;
+            Sponsor::Add { chain, treasury: true, how, .. } => {
+                let added = how.decide(async |operator| operator.add_treasury(&db, chain).await).await?;
+                show_added(&db, (chain, &[added]), "treasury", &how).await?;
             }
-            Sponsor::Add { chain, count, treasury: false, why } => {
-                let added = as_operator(&why.reason, async |operator| operator.add_sponsors(&db, chain, count).await);
-                show_added(&db, chain, &added.await?).await?;
+            Sponsor::Add { chain, count, treasury: false, how } => {
+                let added = how.decide(async |operator| operator.add_sponsors(&db, chain, count).await).await?;
+                show_added(&db, (chain, &added), "sponsor", &how).await?;
             }
             Sponsor::List { chain, json } => list(&db, chain, json).await?,
             Sponsor::Show { number, chain, json } => return show(&db, (chain, number), json).await,
@@ -134,22 +135,57 @@ impl Sponsor {
 
 impl One {
     async fn quarantine(self, db: &Db) -> anyhow::Result<()> {
-        let One { number, chain, why } = self;
-        as_operator(&why.reason, async |operator| operator.quarantine_sponsor(db, chain, number).await).await?;
-        say!("sponsor {number} of {chain} is {}", SponsorState::Quarantined.name());
-        Ok(())
+        let One { number, chain, how } = &self;
+        how.decide(async |operator| operator.quarantine_sponsor(db, *chain, *number).await).await?;
+        self.show(db, SponsorState::Quarantined).await
     }
 
     async fn set(self, db: &Db, states: (SponsorState, SponsorState)) -> anyhow::Result<()> {
-        let One { number, chain, why } = self;
-        as_operator(&why.reason, async |operator| operator.set_sponsor(db, chain, number, states).await).await?;
-        say!("sponsor {number} of {chain} is {}", states.1.name());
+        let One { number, chain, how } = &self;
+        how.decide(async |operator| operator.set_sponsor(db, *chain, *number, states).await).await?;
+        self.show(db, states.1).await
+    }
+
+    /// As it is now, or would be.
+    async fn show(&self, db: &Db, state: SponsorState) -> anyhow::Result<()> {
+        let One { number, chain, how } = self;
+        if !how.json {
+            say!("sponsor {number} of {chain} {} {}", how.is(), state.name());
+            return Ok(());
+        }
+        let known = known(db, *chain).await?.into_iter().find(|(sponsor, _)| sponsor.number == *number);
+        let (sponsor, lamports) = known.with_context(|| format!("sponsor {number} of {chain} is not on record"))?;
+        say!("{}", json_line(&Line::of(*chain, &Listed { state, ..sponsor }, lamports))?);
         Ok(())
     }
 }
 
-/// Shows the new ones, with their addresses if a running process derives them soon.
-async fn show_added(db: &Db, chain: Chain, added: &[u32]) -> anyhow::Result<()> {
+/// The sponsors of a chain, and what guards hold for each.
+async fn known(db: &Db, chain: Chain) -> anyhow::Result<Vec<(Listed, u64)>> {
+    let mut reader = db.read().await?;
+    let locked = guards::locked(&mut reader, chain).await?;
+    let with_locked = |sponsor: Listed| {
+        let lamports = locked.iter().find(|(of, _)| Some(*of) == sponsor.address).map_or(0, |(_, lamports)| *lamports);
+        (sponsor, lamports)
+    };
+    Ok(sponsors::of_chain(&mut reader, chain).await?.into_iter().map(with_locked).collect())
+}
+
+/// Shows the new ones, with their addresses if a running process derives them soon. On a dry run there are none.
+async fn show_added(db: &Db, (chain, added): (Chain, &[u32]), role: &'static str, how: &How) -> anyhow::Result<()> {
+    if how.dry_run {
+        for number in added {
+            let (state, number) = (SponsorState::Active.name(), *number);
+            let text = format!("{role} {number} of {chain} would be added");
+            let line = Line { chain: chain.name(), number, role, address: None, state, locked_lamports: 0 };
+            say!("{}", if how.json { json_line(&line)? } else { text });
+        }
+        return Ok(());
+    }
+    let show = |sponsor: &Listed| -> anyhow::Result<()> {
+        say!("{}", if how.json { json_line(&Line::of(chain, sponsor, 0))? } else { line(chain, sponsor) });
+        Ok(())
+    };
     let read = async || -> anyhow::Result<Vec<Listed>> {
         let mut all = sponsors::of_chain(&mut db.read().await?, chain).await?;
         all.retain(|sponsor| added.contains(&sponsor.number));
@@ -165,9 +201,9 @@ async fn show_added(db: &Db, chain: Chain, added: &[u32]) -> anyhow::Result<()> 
         }
     };
     match tokio::time::timeout(DERIVED_TIME_MAX, derived).await {
-        Ok(shown) => shown?.iter().for_each(|sponsor| say!("{}", line(chain, sponsor))),
+        Ok(shown) => shown?.iter().try_for_each(show)?,
         Err(_) => {
-            read().await?.iter().for_each(|sponsor| say!("{}", line(chain, sponsor)));
+            read().await?.iter().try_for_each(show)?;
             complain!(
                 "landfall: the addresses are made when `landfall run` runs with a signer; `sponsor list` shows them then"
             );
@@ -177,12 +213,8 @@ async fn show_added(db: &Db, chain: Chain, added: &[u32]) -> anyhow::Result<()> 
 }
 
 async fn list(db: &Db, of: Option<Chain>, json: bool) -> anyhow::Result<()> {
-    let mut reader = db.read().await?;
     for chain in Chain::ALL.into_iter().filter(|chain| of.is_none_or(|of| of == *chain)) {
-        let locked = guards::locked(&mut reader, chain).await?;
-        for sponsor in sponsors::of_chain(&mut reader, chain).await? {
-            let lamports =
-                locked.iter().find(|(of, _)| Some(*of) == sponsor.address).map_or(0, |(_, lamports)| *lamports);
+        for (sponsor, lamports) in known(db, chain).await? {
             let of_guards =
                 if lamports > 0 { format!(", {lamports} lamports locked in guards") } else { String::new() };
             let text = format!("{}{of_guards}", line(chain, &sponsor));
@@ -193,19 +225,16 @@ async fn list(db: &Db, of: Option<Chain>, json: bool) -> anyhow::Result<()> {
 }
 
 async fn show(db: &Db, (chain, number): (Chain, u32), json: bool) -> anyhow::Result<ExitCode> {
-    let mut reader = db.read().await?;
-    let known = sponsors::of_chain(&mut reader, chain).await?;
-    let Some(sponsor) = known.iter().find(|sponsor| sponsor.number == number) else {
+    let known = known(db, chain).await?;
+    let Some((sponsor, lamports)) = known.iter().find(|(sponsor, _)| sponsor.number == number) else {
         complain!("landfall: {chain} has no sponsor {number}; `landfall sponsor list` shows those that are");
         return Ok(ExitCode::FAILURE);
     };
-    let locked = guards::locked(&mut reader, chain).await?;
-    let lamports = locked.iter().find(|(of, _)| Some(*of) == sponsor.address).map_or(0, |(_, lamports)| *lamports);
-    let mut refills = refills::newest(&mut reader, chain, PAGE_ROWS).await?;
+    let mut refills = refills::newest(&mut db.read().await?, chain, PAGE_ROWS).await?;
     refills.retain(|refill| sponsor.address.is_some_and(|of| [refill.treasury, refill.recipient].contains(&of)));
     if json {
         let refills = refills.iter().map(RefillLine::of).collect();
-        say!("{}", json_line(&Shown { sponsor: Line::of(chain, sponsor, lamports), refills })?);
+        say!("{}", json_line(&Shown { sponsor: Line::of(chain, sponsor, *lamports), refills })?);
         return Ok(ExitCode::SUCCESS);
     }
     say!("{}", line(chain, sponsor));

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::amount::to_decimal;
 use crate::api::{TransferAsked, TransferResource, create_transfer};
 use crate::app;
-use crate::cli::{PAGE_ROWS, Why, as_operator, existing, json_line, load, open_existing};
+use crate::cli::{How, PAGE_ROWS, existing, json_line, load, open_existing};
 use crate::config::Config;
 use crate::random;
 use crate::registry::Terms;
@@ -18,6 +18,7 @@ use crate::request::Made;
 use crate::store::attempts::{self, Attempt, IntentRow};
 use crate::store::transfers::{self, Change, TransferFilter};
 use crate::store::{Db, marks};
+use crate::time::Timestamp;
 use crate::transfer::{RequestId, State, Transfer as Sent, TransferId, TransferStatus};
 
 #[derive(Subcommand, Debug)]
@@ -55,7 +56,7 @@ pub(super) enum Transfer {
         /// The transfer's id.
         id: TransferId,
         #[command(flatten)]
-        why: Why,
+        how: How,
     },
 }
 
@@ -78,14 +79,8 @@ pub(super) struct Create {
     /// A UUID: one request pays once, however often it comes. A new one where it is missing.
     #[arg(long, value_name = "UUID")]
     request_id: Option<RequestId>,
-    /// Show the transfer that would be made, and change nothing.
-    #[arg(long)]
-    dry_run: bool,
-    /// One JSON object.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    why: Why,
+    how: How,
 }
 
 #[derive(Serialize)]
@@ -103,9 +98,18 @@ struct Explained {
     marks: Vec<MarkLine>,
 }
 
+/// A transfer that a person cancels.
+#[derive(Serialize)]
+struct Cancelled {
+    #[serde(flatten)]
+    transfer: Shown,
+    /// Its payer has signed it, or may have: it may still be paid.
+    signed: bool,
+}
+
 /// A transfer as the API shows it, and what it is for: `PAYMENT` or `SWEEP`.
 #[derive(Serialize)]
-struct Shown {
+pub(super) struct Shown {
     kind: &'static str,
     #[serde(flatten)]
     resource: TransferResource,
@@ -116,9 +120,12 @@ struct ChangeLine {
     at: String,
     state: String,
     evidence: String,
-    /// The block that showed it; null where none did.
+    /// The block that showed it, and its time, as the chain says it; null where none did.
     block_number: Option<u64>,
     block_hash: Option<String>,
+    block_time: Option<String>,
+    /// The endpoints that reported the state of the key in that block; none where our own blocks showed it.
+    reported_by: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -171,8 +178,8 @@ impl Transfer {
             Transfer::List { json } => list(&existing(config).await?, json).await.map(|()| ExitCode::SUCCESS),
             Transfer::Show { id, json } => show(&existing(config).await?, id, json).await,
             Transfer::Explain { id, json } => explain(&existing(config).await?, id, json).await,
-            Transfer::Cancel { id, why } => {
-                cancel(&existing(config).await?, id, &why).await.map(|()| ExitCode::SUCCESS)
+            Transfer::Cancel { id, how } => {
+                cancel(&existing(config).await?, id, &how).await.map(|()| ExitCode::SUCCESS)
             }
         }
     }
@@ -180,7 +187,7 @@ impl Transfer {
 
 impl Create {
     async fn run(self, config: &Config) -> anyhow::Result<()> {
-        let Create { account, chain, asset, to, amount, request_id, dry_run, json, why } = self;
+        let Create { account, chain, asset, to, amount, request_id, how } = self;
         let mut network = app::network(chain, config.chain(chain)?)?;
         config.restrict(std::slice::from_mut(&mut network));
         let request_id = request_id.unwrap_or_else(|| RequestId::random(random::bytes())).to_string();
@@ -189,19 +196,19 @@ impl Create {
         let asked = TransferAsked { request_id, account_id: account, symbol: asset, amount, destination: to, chain };
         let terms = Terms { can_sign: config.signer.is_some(), over_credit: config.over_credit };
         let db = open_existing(&config.store).await?;
-        let created = as_operator(&why.reason, async |by| {
-            anyhow::Ok(create_transfer(&db, &[network], (terms, dry_run), asked, &by.author()?).await?)
+        let created = how.decide(async |by| {
+            anyhow::Ok(create_transfer(&db, &[network], (terms, by.dry_run), asked, &by.author()?).await?)
         });
         let (transfer, made) = created.await?;
-        if json {
+        if how.json {
             say!("{}", json_line(&Shown::of(&transfer))?);
         } else {
             lines(&transfer).iter().for_each(|line| say!("{line}"));
         }
-        match (made, dry_run) {
-            (Made::Before, _) => complain!("landfall: it was asked for before; nothing was changed"),
-            (Made::Now, true) => complain!("landfall: nothing was changed"),
-            (Made::Now, false) => {}
+        match (made, how.dry_run) {
+            (Made::Before, true) => complain!("landfall: it was asked for before"),
+            (Made::Before, false) => complain!("landfall: it was asked for before; nothing was changed"),
+            (Made::Now, _) => {}
         }
         Ok(())
     }
@@ -222,21 +229,24 @@ async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
     }
 }
 
-async fn cancel(db: &Db, id: TransferId, why: &Why) -> anyhow::Result<()> {
-    let cancelled = as_operator(&why.reason, async |operator| operator.cancel_transfer(db, id).await);
-    let (transfer, is_signed) = cancelled.await?;
-    if transfer.state.status() == TransferStatus::Submitted && transfer.route == Route::ERC3009 {
-        say!(
-            "transfer {id} may be with a node: its cancellation is sent to the token; it is paid if that comes too late"
-        );
-    } else if is_signed {
-        let deadline = transfer.deadline;
-        say!("transfer {id} was signed: nothing more is sent for it; it may still be paid until {deadline}");
+async fn cancel(db: &Db, id: TransferId, how: &How) -> anyhow::Result<()> {
+    let (transfer, signed) = how.decide(async |operator| operator.cancel_transfer(db, id).await).await?;
+    let deadline = transfer.deadline;
+    let what = if transfer.state.status() == TransferStatus::Submitted && transfer.route == Route::ERC3009 {
+        "may be with a node: its cancellation is sent to the token; it is paid if that comes too late".to_owned()
+    } else if signed {
+        format!("was signed: nothing more is sent for it; it may still be paid until {deadline}")
     } else {
-        let deadline = transfer.deadline;
-        say!(
-            "transfer {id} is not signed any more: it becomes FAILED when a final block behind {deadline} proves that nothing was paid"
-        );
+        format!(
+            "is not signed any more: it becomes FAILED when a final block behind {deadline} proves that nothing was paid"
+        )
+    };
+    if how.json {
+        say!("{}", json_line(&Cancelled { transfer: Shown::of(&transfer), signed })?);
+    } else if how.dry_run {
+        say!("transfer {id} would be cancelled; it {what}");
+    } else {
+        say!("transfer {id} {what}");
     }
     Ok(())
 }
@@ -325,7 +335,7 @@ fn lines(transfer: &Sent) -> Vec<String> {
 }
 
 impl Shown {
-    fn of(transfer: &Sent) -> Self {
+    pub(super) fn of(transfer: &Sent) -> Self {
         Shown { kind: transfer.kind.name(), resource: TransferResource::of(transfer) }
     }
 }
@@ -338,6 +348,8 @@ impl ChangeLine {
             evidence: change.evidence,
             block_number: change.block.map(|block| block.number),
             block_hash: change.block.map(|block| block.hash.text(transfer.chain.family())),
+            block_time: change.block_time.map(|time| time.to_string()),
+            reported_by: change.reported_by,
         }
     }
 }
@@ -370,10 +382,19 @@ impl AttemptLine {
 
 impl Explained {
     fn lines(&self) -> Vec<String> {
+        let key = format!("key  {}, by {}", self.intent_key, self.route);
+        let intents = self.intents.iter().map(|IntentLine { deadline, signed }| {
+            let deadline = Timestamp::from_secs(*deadline);
+            format!("{} to pay until {deadline}", if *signed { "signed" } else { "not signed" })
+        });
         let changes = self.changes.iter().map(|change| {
+            let ChangeLine { at, state, evidence, block_time, reported_by, .. } = change;
             let block = change.block_number.zip(change.block_hash.as_ref());
             let block = block.map_or(String::new(), |(number, hash)| format!(", block {number} ({hash})"));
-            format!("{} {} by {}{block}", change.at, change.state, change.evidence)
+            let time = block_time.as_ref().map_or(String::new(), |time| format!(" of {time}"));
+            let by = reported_by.join(", ");
+            let by = if by.is_empty() { by } else { format!(", the state of the key reported by {by}") };
+            format!("{at} {state} by {evidence}{block}{time}{by}")
         });
         let attempts = self.attempts.iter().map(|attempt| {
             let AttemptLine { purpose, recorded_at, sponsor, nonce, nth, max_fee, .. } = attempt;
@@ -394,6 +415,6 @@ impl Explained {
             let left = if *canonical { "" } else { ", which our chain has left" };
             format!("block {block_number} ({block_hash}){left} shows its use: {effect}, in {transaction_hash}")
         });
-        changes.chain(attempts).chain(marks).collect()
+        std::iter::once(key).chain(intents).chain(changes).chain(attempts).chain(marks).collect()
     }
 }

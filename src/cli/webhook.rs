@@ -181,7 +181,7 @@ impl Add {
         let allowed_networks = AllowedNetworks::new(self.allow_private.clone())?;
         let Add { url, label, ed25519, .. } = &self;
         let webhook = NewWebhook { url, label, allowed_networks: &allowed_networks, ed25519: *ed25519 };
-        let added = as_operator("", async |Operator { actor, reason, now }| {
+        let added = as_operator("", async |Operator { actor, reason, now, .. }| {
             let by = Author { actor, reason, now };
             registry::add_webhook(db, Some(&Resolver::system()), &webhook, &random::bytes(), &by).await
         });

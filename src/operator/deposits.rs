@@ -54,7 +54,7 @@ impl Operator<'_> {
             Some(doubt) => doubt,
             None if !paid && traces::give_up(&mut tx, id).await? => {
                 self.write_down(&mut tx, deposit.chain, "decide_deposit", &format!("{id} fail")).await?;
-                tx.commit().await?;
+                self.end(tx).await?;
                 return Ok(deposit);
             }
             None if witnesses::is_excluded(&mut tx, id).await? => return Err(DecideDepositError::Excluded(id)),
@@ -80,7 +80,7 @@ impl Operator<'_> {
         witnesses::keep(&mut tx, deposit.chain, id, &doubt.block.hash, &kept).await?;
         let what = format!("{id} {} in block {}", if paid { "confirm" } else { "fail" }, doubt.block.number);
         self.write_down(&mut tx, deposit.chain, "decide_deposit", &what).await?;
-        tx.commit().await?;
+        self.end(tx).await?;
         Ok(deposit)
     }
 }

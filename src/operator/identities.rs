@@ -43,7 +43,7 @@ impl Operator<'_> {
         let changed = IdentityChanged { before: &before, after: &after, reason: self.reason, at: self.now };
         announce(&mut tx, &changed).await?;
         self.record(&mut tx, audited(change), id).await?;
-        tx.commit().await?;
+        self.end(tx).await?;
         Ok(after)
     }
 }

@@ -32,17 +32,10 @@ pub enum PolicyChangeError {
 
 impl Operator<'_> {
     /// Puts a policy in force, of currencies that `networks` list. What was accepted before it stays, and counts.
-    /// `is_dry`: only checks it.
     ///
     /// # Errors
     /// See [`PolicyChangeError`].
-    pub async fn add_policy(
-        &self,
-        db: &Db,
-        policy: &Policy,
-        networks: &[Network],
-        is_dry: bool,
-    ) -> Result<(), PolicyChangeError> {
+    pub async fn add_policy(&self, db: &Db, policy: &Policy, networks: &[Network]) -> Result<(), PolicyChangeError> {
         check_label(&policy.label)?;
         policy.check_listed(networks)?;
         let mut tx = self.begin(db).await?;
@@ -56,23 +49,23 @@ impl Operator<'_> {
         let limits: Vec<String> = policy.limits.iter().map(ToString::to_string).collect();
         let what = format!("{} {} {}: {}", policy.id, policy.scope.name(), policy.scope.id(), limits.join(", "));
         self.record(&mut tx, "add_policy", &what).await?;
-        if is_dry {
-            return Ok(());
-        }
-        Ok(tx.commit().await?)
+        Ok(self.end(tx).await?)
     }
 
-    /// Ends a policy: from now on it limits nothing.
+    /// Ends a policy: from now on it limits nothing. Returns it, as it is then.
     ///
     /// # Errors
     /// When no such policy is in force.
-    pub async fn remove_policy(&self, db: &Db, id: &str) -> Result<(), PolicyChangeError> {
+    pub async fn remove_policy(&self, db: &Db, id: &str) -> Result<Policy, PolicyChangeError> {
         let mut tx = self.begin(db).await?;
+        let unknown = || PolicyChangeError::Unknown(id.to_owned());
         if !policies::remove(&mut tx, id, self.now).await? {
-            return Err(PolicyChangeError::Unknown(id.to_owned()));
+            return Err(unknown());
         }
+        let removed = policies::by_id(&mut tx, id).await?.ok_or_else(unknown)?;
         self.record(&mut tx, "remove_policy", id).await?;
-        Ok(tx.commit().await?)
+        self.end(tx).await?;
+        Ok(removed)
     }
 }
 

@@ -20,7 +20,7 @@ pub enum SetPriceError {
 }
 
 impl Operator<'_> {
-    /// Sets what one `symbol` costs from now on; what waits for a price is priced by it.
+    /// Sets what one `symbol` costs from now on; what waits for a price is priced by it. Returns what is on record of it.
     ///
     /// # Errors
     /// A currency that is none of the natives of `networks`.
@@ -30,7 +30,7 @@ impl Operator<'_> {
         symbol: &str,
         price: Price,
         networks: &[Network],
-    ) -> Result<(), SetPriceError> {
+    ) -> Result<Observation, SetPriceError> {
         let mut natives: Vec<String> =
             networks.iter().filter_map(GasCurrency::of).map(|currency| currency.symbol).collect();
         natives.sort_unstable();
@@ -42,6 +42,7 @@ impl Operator<'_> {
         let observation = Observation { symbol: symbol.to_owned(), price, source: PriceSource::Table, at: self.now };
         prices::insert(&mut tx, &observation, None).await?;
         self.record(&mut tx, "set_price", &format!("{symbol} {price}")).await?;
-        Ok(tx.commit().await?)
+        self.end(tx).await?;
+        Ok(observation)
     }
 }

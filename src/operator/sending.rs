@@ -20,7 +20,7 @@ impl Operator<'_> {
             halts::put(&mut tx, *chain, (self.actor, self.reason), self.now).await?;
             self.write_down(&mut tx, *chain, "halt_sending", "").await?;
         }
-        Ok(tx.commit().await?)
+        Ok(self.end(tx).await?)
     }
 
     /// Has the senders of `chains` recover, for this store may be an old copy: nothing is signed there before a final block
@@ -34,7 +34,7 @@ impl Operator<'_> {
             recoveries::begin(&mut tx, *chain, self.reason, (self.now, self.now.plus(RECOVERY_TIME))).await?;
             self.write_down(&mut tx, *chain, "recover_sending", "").await?;
         }
-        Ok(tx.commit().await?)
+        Ok(self.end(tx).await?)
     }
 
     /// The signer that is asked next, with its journal as it is then, is the one of this store; returns on how many chains
@@ -53,12 +53,12 @@ impl Operator<'_> {
                 self.write_down(&mut tx, *chain, "adopt_signer", &format!("in place of {}", known.signer)).await?;
             }
         }
-        tx.commit().await?;
+        self.end(tx).await?;
         Ok(adopted)
     }
 
     /// From now on each new transfer that a delegate pays takes `delegate`, which is one of the network's; earlier ones keep
-    /// theirs. Returns the one that was in use before, its name and all its addresses. `dry_run` changes nothing.
+    /// theirs. Returns the one that was in use before, its name and all its addresses.
     ///
     /// # Errors
     /// See [`DecideError`].
@@ -66,7 +66,6 @@ impl Operator<'_> {
         &self,
         db: &Db,
         (network, delegate): (&Network, &Delegate),
-        dry_run: bool,
     ) -> Result<Taken, DecideError> {
         let chain = network.chain;
         let mut tx = self.begin(db).await?;
@@ -77,29 +76,29 @@ impl Operator<'_> {
             what: "delegate",
             reason: format!("none of {chain} is listed"),
         })?;
-        if !before.is(delegate) && !dry_run {
+        if !before.is(delegate) {
             delegates::take(&mut tx, chain, (delegate, before.number), self.now).await?;
             let what = format!("{delegate} in place of {}", before.delegate);
             self.write_down(&mut tx, chain, "take_delegate", &what).await?;
-            tx.commit().await?;
+            self.end(tx).await?;
         }
         Ok(before)
     }
 
-    /// Lets the sending on `chains` go on; returns on how many it was stopped.
+    /// Lets the sending on `chains` go on; returns those on which it was stopped.
     ///
     /// # Errors
     /// See [`DecideError`].
-    pub async fn resume_sending(&self, db: &Db, chains: &[Chain]) -> Result<usize, DecideError> {
+    pub async fn resume_sending(&self, db: &Db, chains: &[Chain]) -> Result<Vec<Chain>, DecideError> {
         let mut tx = self.begin(db).await?;
-        let mut resumed = 0;
+        let mut resumed = Vec::new();
         for chain in chains {
             if halts::remove(&mut tx, *chain).await? {
-                resumed += 1;
+                resumed.push(*chain);
                 self.write_down(&mut tx, *chain, "resume_sending", "").await?;
             }
         }
-        tx.commit().await?;
+        self.end(tx).await?;
         Ok(resumed)
     }
 }

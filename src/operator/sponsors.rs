@@ -49,7 +49,7 @@ impl Operator<'_> {
             sponsors::add(&mut tx, chain, false, self.now).await?;
         }
         let all = sponsors::of_chain(&mut tx, chain).await?;
-        tx.commit().await?;
+        self.end(tx).await?;
         Ok(all.iter().skip(there).map(|sponsor| sponsor.number).collect())
     }
 
@@ -67,7 +67,7 @@ impl Operator<'_> {
         }
         sponsors::add(&mut tx, chain, true, self.now).await?;
         let treasury = sponsors::of_chain(&mut tx, chain).await?.into_iter().find(|sponsor| sponsor.is_treasury);
-        tx.commit().await?;
+        self.end(tx).await?;
         Ok(treasury.map_or(0, |treasury| treasury.number))
     }
 
@@ -97,7 +97,7 @@ impl Operator<'_> {
             }
         }
         self.write_down(&mut tx, chain, "set_sponsor", &format!("{number} {}", to.name())).await?;
-        Ok(tx.commit().await?)
+        Ok(self.end(tx).await?)
     }
 
     /// Has a sponsor sign nothing more until a person releases it.
@@ -130,7 +130,7 @@ impl Operator<'_> {
         }
         let each = quarantined.iter().map(Address::to_string).collect::<Vec<_>>().join(" ");
         self.record(&mut tx, "release_wallets", &format!("{account_id} {each}")).await?;
-        tx.commit().await?;
+        self.end(tx).await?;
         Ok(quarantined)
     }
 }

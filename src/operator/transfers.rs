@@ -33,7 +33,7 @@ impl Operator<'_> {
         }
         let is_signed = !attempts::intents_of(&mut tx, id).await?.is_empty();
         self.write_down(&mut tx, transfer.chain, "cancel_transfer", &id.to_string()).await?;
-        tx.commit().await.map_err(DecideError::Store)?;
+        self.end(tx).await.map_err(DecideError::Store)?;
         Ok((transfer, is_signed))
     }
 }

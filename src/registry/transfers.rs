@@ -258,6 +258,7 @@ impl Accepted<'_> {
             submitted_at: None,
             confirmed_at: None,
             deadline: now.plus(WINDOW),
+            is_signed: false,
             route: self.route,
             intent_key: id.intent_key(&order.chain_ref, &source),
             cancelled_at: None,

@@ -37,7 +37,7 @@ pub(super) struct Sponsored {
 
 /// Who decides in the play.
 pub(super) fn operator() -> Operator<'static> {
-    Operator { actor: "sandbox", reason: "the play", now: Clock::system().now() }
+    Operator { actor: "sandbox", reason: "the play", now: Clock::system().now(), dry_run: false }
 }
 
 /// Asks for a sponsor on each chain, waits until Landfall has derived its address, and funds it.

@@ -103,7 +103,7 @@ impl<C: PayingChain> Sender<C> {
         for of in &open.transfers {
             let pays = |it: &Attempt| (it.transfer_id, it.purpose) == (of.transfer.id, Purpose::Payment);
             if signed.iter().any(pays) {
-                let found = Found { evidence: Evidence::HandedOver, tx: None, block: None };
+                let found = Found { evidence: Evidence::HandedOver, tx: None, block: None, reported_by: Vec::new() };
                 ticked.changed += usize::from(apply(&mut tx, &of.transfer, &[found], now).await?.is_some());
             }
         }

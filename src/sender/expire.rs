@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use landfall_chain::{BlockRef, Maker, PayingChain};
+use landfall_chain::{BlockRef, KeyReport, Maker, PayingChain};
 use tracing::error;
 
 use crate::sender::open::{Open, OpenTransfer};
@@ -30,6 +30,15 @@ const BLOCKHASH_SKEW: Duration = Duration::from_secs(60);
 /// In so many blocks on top of that of its blockhash a transaction may land (agave: `MAX_PROCESSING_AGE`).
 pub(super) const BLOCKHASH_BLOCKS: u64 = 150;
 
+/// That a transfer was never paid.
+struct Proved {
+    id: TransferId,
+    /// Somebody else made its guard.
+    maker: Option<Maker>,
+    /// The endpoints that report the state of its key.
+    reported_by: Vec<String>,
+}
+
 impl<C: PayingChain> Sender<C> {
     /// Proves that what ran out of time was never paid; returns how many transfers were dropped for it. `halted`: a
     /// person has stopped the sending.
@@ -40,7 +49,7 @@ impl<C: PayingChain> Sender<C> {
         if !self.journal.is_known(time) {
             return Ok(0);
         }
-        let mut proved: Vec<(TransferId, Option<Maker>)> = Vec::new();
+        let mut proved: Vec<Proved> = Vec::new();
         let is_due = |of: &&OpenTransfer| is_over(of, time) && !self.rests(Resting::Transfer(of.transfer.id), now);
         // What ends later than one that may still land may still land.
         let (mut due, mut lands_from): (Vec<&OpenTransfer>, u64) = (Vec::new(), u64::MAX);
@@ -59,19 +68,19 @@ impl<C: PayingChain> Sender<C> {
             // What cannot be proved now rests, so that it keeps no other from its proof.
             let why = match self.intent(&of.transfer, of.deadline_secs()) {
                 None => "its asset is not listed with this route any more".to_owned(),
-                Some(intent) => match self.chain.is_used(&intent, &at).await {
-                    Ok(false) => match self.unknown_past(of, &intent, &at).await? {
+                Some(intent) => match self.chain.key_report(&intent, &at).await {
+                    Ok(KeyReport { is_used: false, reported_by }) => match self.unknown_past(of, &intent, &at).await? {
                         None => {
-                            proved.push((id, None));
+                            proved.push(Proved { id, maker: None, reported_by });
                             continue;
                         }
                         Some(why) => why,
                     },
-                    Ok(true) => match self.chain.maker(&intent, &at).await {
+                    Ok(KeyReport { is_used: true, reported_by }) => match self.chain.maker(&intent, &at).await {
                         // Behind one that was taken back anybody may have made another.
                         Ok(Some(maker)) if !maker.is_payers => match self.unknown_past(of, &intent, &at).await? {
                             None => {
-                                proved.push((id, Some(maker)));
+                                proved.push(Proved { id, maker: Some(maker), reported_by });
                                 continue;
                             }
                             Some(why) => why,
@@ -108,17 +117,20 @@ impl<C: PayingChain> Sender<C> {
         let stands = cursors::canonical_at(&mut tx, chain, at.number).await? == Some(at.hash);
         let mut changed = 0;
         for of in open.transfers.iter().filter(|of| stands && is_over(of, time)) {
-            let Some((_, maker)) = proved.iter().find(|(id, _)| *id == of.transfer.id) else { continue };
+            let Some(Proved { maker, reported_by, .. }) = proved.iter().find(|proved| proved.id == of.transfer.id)
+            else {
+                continue;
+            };
             let landed = match of.is_guarded() && of.transfer.state == State::Expiring {
                 true => gas_ledger::landed_of(&mut tx, of.transfer.id).await?,
                 false => None,
             };
-            let never = |evidence| Found { evidence, tx: None, block: Some(at) };
+            let never = |evidence| Found { evidence, tx: None, block: Some(at), reported_by: reported_by.clone() };
             let found = match (maker, of.obstacle(), landed) {
                 // Whoever made it: no transaction that would make it can land.
                 (Some(Maker { tx, .. }), ..) => Found { tx: Some(*tx), ..never(Evidence::GuardTaken) },
                 // What landed has made no guard, so it failed, and no other one can land any more.
-                (None, _, Some((tx, block))) => Found { evidence: Evidence::UsedUp, tx: Some(tx), block: Some(block) },
+                (None, _, Some((tx, block))) => Found { tx: Some(tx), block: Some(block), ..never(Evidence::UsedUp) },
                 (None, Some(obstacle), None) => never(Evidence::Impossible(obstacle)),
                 (None, None, None) => never(Evidence::NeverUsed { signed: !of.intents.is_empty(), halted }),
             };

@@ -24,6 +24,7 @@ mod cancel;
 mod carry;
 mod clear;
 mod compare;
+mod diagnostic;
 mod expire;
 mod fees;
 mod foreign;

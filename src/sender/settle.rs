@@ -24,13 +24,15 @@ const SETTLED_MAX: usize = 32;
 type Corroborated = HashSet<(TransferId, BlockRef)>;
 
 /// Evidence, and what it is evidence of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     pub(super) evidence: Evidence,
     /// The transaction that it shows.
     pub(super) tx: Option<TxId>,
     /// The block that shows it.
     pub(super) block: Option<BlockRef>,
+    /// The endpoints that were asked for the state of the key in it. Nobody is where our own blocks show it.
+    pub(super) reported_by: Vec<String>,
 }
 
 impl<C: PayingChain> Sender<C> {
@@ -118,9 +120,9 @@ struct Reached {
 fn found(of: &OpenTransfer, Reached { finalized, booked, now }: Reached, corroborated: &Corroborated) -> Vec<Found> {
     let (state, mut found) = (of.transfer.state, Vec::new());
     let is_final = |number: u64| booked.is_some_and(|booked| number <= booked);
-    let bare = |evidence| Found { evidence, tx: None, block: None };
+    let bare = |evidence| Found { evidence, tx: None, block: None, reported_by: Vec::new() };
     if let Some(payment) = of.payment() {
-        let seen = |evidence| Found { evidence, tx: Some(payment.tx), block: Some(payment.block) };
+        let seen = |evidence| Found { tx: Some(payment.tx), block: Some(payment.block), ..bare(evidence) };
         let is_shown = state == State::Included && of.transfer.tx == Some(payment.tx);
         if state == State::Accepted {
             found.push(bare(Evidence::HandedOver));
@@ -158,7 +160,7 @@ fn found(of: &OpenTransfer, Reached { finalized, booked, now }: Reached, corrobo
             Effect::Cancelled => Evidence::CancelledOnChain,
         };
         let (tx, block) = (Some(other.tx), Some(other.block));
-        found.push(Found { evidence, tx, block });
+        found.push(Found { tx, block, ..bare(evidence) });
         return found;
     }
     let is_over = now >= Timestamp::from_secs(of.deadline_secs());
@@ -178,7 +180,7 @@ pub(super) async fn apply(
     now: Timestamp,
 ) -> Result<Option<Transfer>, StoreError> {
     let mut before = transfer.clone();
-    for Found { evidence, tx: shown, block } in found {
+    for Found { evidence, tx: shown, block, reported_by } in found {
         let (state, announced) = before.state.after(*evidence).map_err(|error| StoreError::Inconsistent {
             what: "transfer",
             reason: format!("{}: {error}", transfer.id),
@@ -201,7 +203,7 @@ pub(super) async fn apply(
             Evidence::Displaced => included_in(tx, transfer.id).await?,
             _ => *block,
         };
-        transfers::change(tx, &before, &after, (evidence.name(), *block)).await?;
+        transfers::change(tx, &before, &after, (evidence.name(), *block, reported_by)).await?;
         if state.status().is_terminal() {
             if !is_early(tx, &after, *block).await? {
                 gas_ledger::release(tx, after.id, now).await?;

@@ -8,6 +8,7 @@ use landfall_chain::{BlockRef, KeyPath, PayingChain, Readiness, SIGN_REQUESTS_MA
 use tracing::{error, warn};
 
 use crate::account::AccountStatus;
+use crate::sender::diagnostic::diagnostic;
 use crate::sender::open::{Open, OpenTransfer, secs};
 use crate::sender::{HEAD_AGE_SECS, LEFT_MIN_SECS, Resting, SendError, Sender};
 use crate::store::{accounts, attempts, delegates, gas_ledger, transfers, wallets};
@@ -18,8 +19,6 @@ use crate::transfer::{DELEGATE_TIME, Obstacle, State, TransferId};
 const HEAD_AGE_BLOCKS: u64 = 5;
 /// Why a wallet signs nothing that spent what nobody here signed for.
 const QUARANTINED: &str = "a person must first check what left its address";
-/// So many letters of why something cannot be paid are kept.
-const WHY_MAX: usize = 300;
 
 impl<C: PayingChain> Sender<C> {
     /// Signs what was accepted and may be signed.
@@ -169,8 +168,7 @@ impl<C: PayingChain> Sender<C> {
         }
         let mut tx = self.begin(now).await?;
         for (id, obstacle, why) in obstructed {
-            let why: String = why.chars().take(WHY_MAX).collect();
-            transfers::obstruct(&mut tx, *id, *obstacle, Some(&why)).await?;
+            transfers::obstruct(&mut tx, *id, *obstacle, Some(&diagnostic(why))).await?;
             self.rest(Resting::Transfer(*id), now);
         }
         self.commit(tx, now).await?;

@@ -85,6 +85,7 @@ statements! {
     MOVE_DEADLINE = "UPDATE transfers SET deadline_us = $1 WHERE id = $2 AND deadline_us < $1";
     SIGN_INTENT = "UPDATE intents SET signature = $1, signer_id = $2, signer_seq = $3, signed_us = $4 \
                    WHERE transfer_id = $5 AND deadline_secs = $6 AND signature IS NULL";
+    MARK_SIGNED = "UPDATE transfers SET is_signed = true WHERE id = $1 AND NOT is_signed";
     INTENTS = "SELECT i.transfer_id, i.deadline_secs, i.signature FROM intents AS i JOIN transfers AS t ON t.id = i.transfer_id \
                WHERE t.chain = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') ORDER BY i.deadline_secs";
     INTENTS_OF = "SELECT transfer_id, deadline_secs, signature FROM intents WHERE transfer_id = $1 ORDER BY deadline_secs";
@@ -160,8 +161,10 @@ pub async fn sign_intent(
     (signer, seq): (&str, u64),
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let signed = execute!(tx, SIGN_INTENT, signature, signer, int(seq), now.0, id.to_string(), int(deadline_secs))?;
-    expect_one("record a signature", signed)
+    let id = id.to_string();
+    let signed = execute!(tx, SIGN_INTENT, signature, signer, int(seq), now.0, &id, int(deadline_secs))?;
+    expect_one("record a signature", signed)?;
+    execute!(tx, MARK_SIGNED, &id).map(drop)
 }
 
 /// Whether it is on record that this was signed, or was going to be.

@@ -423,6 +423,20 @@ fn sqlite_pool(connections_max: u32) -> PoolOptions<Sqlite> {
     lasting(connections_max).test_before_acquire(false)
 }
 
+/// The one connection that writes. Where a commit fails, as on a full disk, SQLite has rolled back already. sqlx 0.9 counts
+/// the transaction as open all the same, and would never begin another one: a new connection takes its place.
+fn sqlite_writer() -> PoolOptions<Sqlite> {
+    sqlite_pool(1).after_release(|connection, _| {
+        Box::pin(async move {
+            if connection.is_in_transaction() {
+                // A rollback may be under way: the answer comes behind it.
+                connection.ping().await?;
+            }
+            Ok(!connection.is_in_transaction())
+        })
+    })
+}
+
 /// sqlx pings a connection when it is given back; by default also each time that it is taken.
 fn postgres_pool(connections_max: u32) -> PoolOptions<Postgres> {
     lasting::<Postgres>(connections_max).test_before_acquire(false).before_acquire(|connection, taken| {
@@ -442,7 +456,7 @@ async fn open_sqlite(path: &Path) -> Result<Db, OpenError> {
         .statement_cache_capacity(STATEMENTS_KEPT)
         .busy_timeout(WAIT_MAX);
     let open = |error: sqlx::Error| OpenError::Connect { url: StoreUrl::Sqlite(path.to_owned()), error: error.into() };
-    let write = sqlite_pool(1).connect_with(options.clone()).await.map_err(open)?;
+    let write = sqlite_writer().connect_with(options.clone()).await.map_err(open)?;
     let read = sqlite_pool(READERS_MAX).connect_with(options.read_only(true)).await.map_err(open)?;
     Ok(Pools::Sqlite { read, write }.into())
 }

@@ -63,9 +63,12 @@ statements! {
     DISPLACED = "SELECT c.transfer_id, COUNT(*) FROM transfers AS t CROSS JOIN transfer_changes AS c \
                  WHERE t.chain = $1 AND t.status IN ('ACCEPTED', 'SUBMITTED') AND c.transfer_id = t.id AND c.evidence = $2 \
                  GROUP BY c.transfer_id";
-    CHANGED = "INSERT INTO transfer_changes (transfer_id, position, at_us, state, evidence, block_number, block_hash) \
-               SELECT $1, COUNT(*), $2, $3, $4, $5, $6 FROM transfer_changes WHERE transfer_id = $1";
-    HISTORY = "SELECT at_us, state, evidence, block_number, block_hash FROM transfer_changes WHERE transfer_id = $1 ORDER BY position";
+    // The time of the block stands beside it, for blocks are pruned.
+    CHANGED = "INSERT INTO transfer_changes (transfer_id, position, at_us, state, evidence, block_number, block_hash, block_time_us, \
+               reported_by) SELECT $1, COUNT(*), $2, $3, $4, $5, $6, (SELECT time_us FROM blocks WHERE chain = $7 AND hash = $6), $8 \
+               FROM transfer_changes WHERE transfer_id = $1";
+    HISTORY = "SELECT at_us, state, evidence, block_number, block_hash, block_time_us, reported_by FROM transfer_changes \
+               WHERE transfer_id = $1 ORDER BY position";
     ENDS = "SELECT (SELECT account_id FROM watched_addresses WHERE chain = $1 AND address = $2) AS payer, \
             (SELECT account_id FROM watched_addresses WHERE chain = $1 AND address = $3) AS payee, \
             EXISTS (SELECT 1 FROM sponsors WHERE chain = $1 AND address = $3) AS is_to_sponsor, \
@@ -132,6 +135,7 @@ struct TransferRow {
     submitted_us: Option<i64>,
     confirmed_us: Option<i64>,
     deadline_us: i64,
+    is_signed: bool,
     route: String,
     intent_key: Vec<u8>,
     cancelled_us: Option<i64>,
@@ -186,17 +190,19 @@ pub async fn insert(tx: &mut Tx, transfer: &Transfer) -> Result<(), StoreError> 
         &transfer.source_tag
     )?;
     expect_one("insert a transfer", inserted)?;
-    let changed = execute!(tx, CHANGED, &id, created, state.name(), "accepted", None::<i64>, None::<&[u8]>)?;
+    let (number, hash, reported_by) = (None::<i64>, None::<&[u8]>, None::<&str>);
+    let (name, chain) = (state.name(), transfer.chain.name());
+    let changed = execute!(tx, CHANGED, &id, created, name, "accepted", number, hash, chain, reported_by)?;
     expect_one("record a change of a transfer", changed)
 }
 
-/// Records what became of a transfer by `evidence`, as the history names it, and in which block that stands. `before` is what was read; if somebody
-/// changed the row meanwhile, it is an error.
+/// Records what became of a transfer by `evidence`, as the history names it, in which block that stands, and which endpoints
+/// reported it. `before` is what was read; if somebody changed the row meanwhile, it is an error.
 pub async fn change(
     tx: &mut Tx,
     before: &Transfer,
     after: &Transfer,
-    (evidence, block): (&str, Option<BlockRef>),
+    (evidence, block, reported_by): (&str, Option<BlockRef>, &[String]),
 ) -> Result<(), StoreError> {
     let (id, state) = (after.id.to_string(), after.state);
     let changed = execute!(
@@ -216,7 +222,9 @@ pub async fn change(
     )?;
     expect_one("change a transfer", changed)?;
     let (number, hash) = (block.map(|block| int(block.number)), block.as_ref().map(|block| &block.hash.0[..]));
-    let recorded = execute!(tx, CHANGED, &id, after.updated_at.0, state.name(), evidence, number, hash)?;
+    let (at, chain) = (after.updated_at.0, after.chain.name());
+    let reported_by = Some(reported_by.join(" ")).filter(|names| !names.is_empty());
+    let recorded = execute!(tx, CHANGED, &id, at, state.name(), evidence, number, hash, chain, reported_by)?;
     expect_one("record a change of a transfer", recorded)
 }
 
@@ -261,19 +269,25 @@ pub struct Change {
     pub evidence: String,
     /// The block that showed it.
     pub block: Option<BlockRef>,
+    /// Its time, as the chain says it.
+    pub block_time: Option<Timestamp>,
+    /// The endpoints that reported the state of the key in that block; none where our own blocks showed it.
+    pub reported_by: Vec<String>,
 }
 
 /// The states that the transfer entered, in their order.
 pub async fn history(connection: &mut impl Connection, id: TransferId) -> Result<Vec<Change>, StoreError> {
-    type Row = (i64, String, String, Option<i64>, Option<Vec<u8>>);
-    let change = |(at, state, evidence, number, bytes): Row| {
+    type Row = (i64, String, String, Option<i64>, Option<Vec<u8>>, Option<i64>, Option<String>);
+    let change = |(at, state, evidence, number, bytes, time, reported_by): Row| {
         let block = number.zip(bytes).map(|(number, bytes)| {
             Ok::<_, StoreError>(BlockRef {
                 number: uint("block number", number)?,
                 hash: BlockHash(hash("block hash", &bytes)?),
             })
         });
-        Ok(Change { at: Timestamp(at), state, evidence, block: block.transpose()? })
+        let (block, block_time) = (block.transpose()?, time.map(Timestamp));
+        let reported_by = reported_by.iter().flat_map(|names| names.split(' ')).map(str::to_owned).collect();
+        Ok(Change { at: Timestamp(at), state, evidence, block, block_time, reported_by })
     };
     fetch_all!(connection, Row, HISTORY, id.to_string())?.into_iter().map(change).collect()
 }
@@ -439,6 +453,7 @@ impl TryFrom<TransferRow> for Transfer {
             submitted_at: row.submitted_us.map(Timestamp),
             confirmed_at: row.confirmed_us.map(Timestamp),
             deadline: Timestamp(row.deadline_us),
+            is_signed: row.is_signed,
             route: row.route,
             intent_key: intent_key(&row.intent_key)?,
             cancelled_at: row.cancelled_us.map(Timestamp),

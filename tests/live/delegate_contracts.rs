@@ -2,7 +2,7 @@
 //! manager and may pause it.
 
 use landfall::sandbox::delegate;
-use landfall_chain::{Address, Chain, Delegate};
+use landfall_chain::{Address, Chain, Delegate, U256};
 use serde_json::json;
 
 use crate::contracts::{call, number, word};
@@ -58,10 +58,19 @@ impl Contracts {
             word(payer),
             word(&self.owner),
             number(32),
-            landfall_chain::U256::from_be_bytes(*id),
+            U256::from_be_bytes(*id),
             number(0),
             number(0),
         ];
         self.call(stage, &self.ids, &call(function, &head)).await
+    }
+
+    /// Whether the manager used an id of a wallet.
+    pub(crate) async fn is_used(&self, stage: &Stage, wallet: &Address, id: &[u8; 32]) -> bool {
+        let arguments = [word(&self.manager), word(wallet), U256::from_be_bytes(*id)];
+        let data = call("getIsUsed(address,address,uint256)", &arguments);
+        let asked = json!([{ "to": self.ids.to_string(), "data": data }, "latest"]);
+        let answer = stage.node.rpc("eth_call", asked).await.unwrap();
+        U256::from_str_radix(answer.as_str().unwrap().trim_start_matches("0x"), 16).unwrap() == U256::ONE
     }
 }

@@ -4,13 +4,14 @@
 use std::time::{Duration, Instant};
 
 use landfall::amount::to_decimal;
-use landfall_chain::{Address, U256};
+use landfall_chain::{Address, Family, U256};
 use serde_json::{Value, json};
 
 use crate::contracts::BIG_TOKEN;
 use crate::delegate_contracts::{self, Contracts};
 use crate::fiat_token;
 use crate::stage::{Engine, Stage, address};
+use crate::strangers::pooled;
 use crate::transfers::{BOB, Bench, ETHER, PATIENCE, events};
 
 /// A bench whose chain has the delegate's contracts, and on which alice has one ether.
@@ -128,9 +129,47 @@ impl Bench {
     }
 }
 
+/// By which the enforcer of ids knows a transfer.
+fn id_of(bench: &Bench, transfer: &str) -> [u8; 32] {
+    let mut id = [0; 32];
+    hex::decode_to_slice(bench.explained(transfer)["intent_key"].as_str().unwrap(), &mut id[..24]).unwrap();
+    id
+}
+
+/// While the wallet has no code, somebody makes the calls of our carriers by himself: of one that paid, and of one that the pool
+/// has. Both fail, and use no id.
+async fn nobody_redeems(bench: &Bench, contracts: &Contracts, [paid, unpaid]: [&str; 2]) {
+    let node = &bench.stage.node;
+    let landed = json!([bench.transfer(paid).await["transaction_hash"]]);
+    let landed = node.rpc("eth_getTransactionByHash", landed).await.unwrap();
+    let waiting = pooled(bench, unpaid).await;
+    // The node forgets it, with the authorization that it brings.
+    node.rpc("anvil_dropTransaction", json!([waiting["hash"]])).await.unwrap();
+    let have = async || [bench.wei_of(&bench.alice).await, bench.wei_of(&address(BOB)).await];
+    let (had, mut theirs) = (have().await, Vec::new());
+    for carrier in [landed, waiting] {
+        assert_eq!(Address::parse(Family::Evm, carrier["to"].as_str().unwrap()).unwrap(), contracts.manager);
+        theirs.push(contracts.call(&bench.stage, &contracts.manager, carrier["input"].as_str().unwrap()).await);
+    }
+    node.mine(1).await.unwrap();
+    for hash in theirs {
+        let receipt = node.rpc("eth_getTransactionReceipt", json!([hash])).await.unwrap();
+        assert_eq!((&receipt["status"], &receipt["logs"]), (&json!("0x0"), &json!([])), "{receipt}");
+    }
+    let is_used = async |transfer: &str| {
+        let id = id_of(bench, transfer);
+        contracts.is_used(&bench.stage, &bench.alice, &id).await
+    };
+    assert_eq!([is_used(paid).await, is_used(unpaid).await], [true, false]);
+    assert_eq!((have().await, bench.code_of(&bench.alice).await), (had, "0x".to_owned()));
+    bench.stage.until_caught_up().await;
+    assert_eq!(bench.transfer(unpaid).await["status"], "SUBMITTED");
+    assert_eq!(bench.explained(unpaid)["marks"], json!([]));
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_a_payment_the_delegate_is_gone_again_and_a_deposit_with_21000_gas_arrives() {
-    let (bench, _) = plain().await;
+async fn behind_a_payment_the_delegate_is_gone_again_so_nobody_redeems_and_a_deposit_with_21000_gas_arrives() {
+    let (bench, contracts) = plain().await;
     let (before, had) = (bench.sent().await, bench.sponsors_have().await);
     let id = bench.send_of(1, "ETH", "0.25").await;
     bench.until_carried(before).await;
@@ -156,6 +195,8 @@ async fn behind_a_payment_the_delegate_is_gone_again_and_a_deposit_with_21000_ga
     println!("taking one delegate away used {} gas", gas.await.unwrap()["gasUsed"]);
     bench.until_available("ETH", "0.875").await;
     let second = bench.send_of(2, "ETH", "0.25").await;
+    bench.until_sent(before, 3).await;
+    nobody_redeems(&bench, &contracts, [&id, &second]).await;
     bench.until_carried(before + 2).await;
     let confirmed = bench.until_status(&second, "CONFIRMED").await;
     assert_eq!(bench.kind_of(&confirmed).await, "0x4", "it brought the authorization again");
@@ -263,9 +304,7 @@ async fn a_native_payment_that_nobody_carried_is_dropped_with_proof_and_a_forged
         assert!(begun.elapsed() < PATIENCE, "{:#}\n{}", bench.explained(&id), bench.log());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let mut key = [0; 32];
-    hex::decode_to_slice(bench.explained(&id)["intent_key"].as_str().unwrap(), &mut key[..24]).unwrap();
-    let forged = contracts.forge(&bench.stage, &bench.alice, &key).await;
+    let forged = contracts.forge(&bench.stage, &bench.alice, &id_of(&bench, &id)).await;
     bench.stage.node.mine(3).await.unwrap();
     let receipt = bench.stage.node.rpc("eth_getTransactionReceipt", json!([forged])).await.unwrap();
     assert_eq!((&receipt["status"], receipt["logs"].as_array().unwrap().len()), (&json!("0x1"), 1), "{receipt}");

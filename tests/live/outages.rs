@@ -1,11 +1,14 @@
-//! Databases and nodes that are down, wrong or come back.
+//! Databases and nodes that are down, wrong or come back. A signer that is away: `transfers`.
 
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::failure_codes::paid;
 use crate::postgres::Server;
+use crate::proxy::Proxy;
 use crate::stage::{Engine, Service, Stage, address, node};
+use crate::transfers::{BOB, Bench, PATIENCE, events};
 
 const ALICE: u8 = 0xa1;
 
@@ -66,6 +69,61 @@ async fn a_database_that_crashes_while_running_is_waited_for_and_nothing_is_lost
     }
     stage.node.mine(3).await.unwrap();
     stage.until("ten CONFIRMED", |d| d.len() == 10 && d.iter().all(|d| d["status"] == "CONFIRMED")).await;
+    assert_eq!(service.stop().0, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_for_while_all_nodes_are_away_and_what_is_under_way_when_the_database_crashes_is_paid_once() {
+    let server = Server::new();
+    server.start();
+    let stage = Stage::new(Engine::Sqlite).await;
+    let proxy = Proxy::start(stage.node.url()).await;
+    stage.configure(&server.url(), "");
+    stage.replace_in_config(stage.node.url(), &proxy.url);
+    let mut bench = Bench::on(stage).await;
+    let before = bench.sent().await;
+
+    proxy.be_away(true);
+    let first = bench.send(1, "1").await;
+    let begun = Instant::now();
+    loop {
+        let health = bench.stage.run(&["health", "--max-lag", "1s"]);
+        let said = String::from_utf8(health.stdout).unwrap();
+        if health.status.code() == Some(1) && said.contains("ETHEREUM_TESTNET: ") && said.contains(" s behind (") {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{said}\n{}", bench.log());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    bench.until_logged("transfers on ETHEREUM_TESTNET wait and will be tried again: the chain cannot be asked: ").await;
+    assert_eq!(bench.transfer(&first).await["status"], "ACCEPTED");
+    assert_eq!(bench.explained(&first)["intents"], json!([]), "it waits unsigned");
+    // With an old newest block nothing is signed.
+    bench.stage.node.mine(1).await.unwrap();
+    proxy.be_away(false);
+    bench.until_sent(before, 1).await;
+
+    // One transaction is in the pool, and another is about to be made; the block takes in what is there.
+    let second = bench.send(2, "2").await;
+    server.stop_at_once();
+    bench.stage.node.mine(1).await.unwrap();
+    server.start();
+    for id in [&first, &second] {
+        let (path, begun) = (format!("/v2/crypto/transfers/{id}"), Instant::now());
+        while bench.asked(&path).await.1["status"] != "CONFIRMED"
+            || events(&bench, id).last().is_none_or(|event| event != "CONFIRMED")
+        {
+            assert!(begun.elapsed() < PATIENCE, "{:?}\n{}", events(&bench, id), bench.log());
+            bench.stage.node.mine(1).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    }
+    let mut left = paid(&bench).await;
+    left.sort_unstable_by_key(|(_, amount)| *amount);
+    assert_eq!(left, [(address(BOB), 1_000_000), (address(BOB), 2_000_000)]);
+    assert_eq!(bench.sent().await, before + 2, "one transaction for each");
+    let mut service = bench.service.take().unwrap();
+    assert!(service.is_running(), "{}", service.log());
     assert_eq!(service.stop().0, Some(0));
 }
 

@@ -1,6 +1,6 @@
 //! A proxy before a node, for what anvil has no setting for: it may be slow, lose what the node answers to those who hand
-//! it transactions, and may know no method of `debug` and `trace`, or lie in them. It may keep the rules of a pool
-//! ([`Rules`]), which anvil has none of.
+//! it transactions, and may know no method of `debug` and `trace`, or lie in them. It may be there with no node behind it.
+//! It may keep the rules of a pool ([`Rules`]), which anvil has none of.
 //!
 //! anvil 1.7.1 answers nothing any more once a block was mined while it answered `debug_traceBlockByHash`: it takes a
 //! read lock twice, and the miner waits for the lock in between. (With traces asked for without a pause it lasted some
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::routing::post;
 use landfall::sandbox::anvil::Anvil;
 use landfall_chain::Address;
@@ -52,6 +53,7 @@ struct Behind {
 /// How it answers from now on.
 #[derive(Clone, Default)]
 struct Manner {
+    is_away: bool,
     latency: Duration,
     loses_answers: bool,
     refuses_traces: bool,
@@ -80,7 +82,7 @@ impl Proxy {
             asked: Mutex::default(),
         });
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = Router::new().route("/", post(forward)).with_state(Arc::clone(&behind));
+        let router = Router::new().route("/", post(serve)).with_state(Arc::clone(&behind));
         let mut server = JoinSet::new();
         server.spawn(axum::serve(listener, router).into_future());
         Proxy { url, behind, _server: server }
@@ -100,6 +102,11 @@ impl Proxy {
     /// Changes the rules that it keeps.
     pub(crate) fn rules<T>(&self, change: impl FnOnce(&mut Rules) -> T) -> T {
         change(self.behind.rules.lock().unwrap().as_mut().expect("rules are kept"))
+    }
+
+    /// Whether the node is away: then nobody is answered, as by a gateway that has none left.
+    pub(crate) fn be_away(&self, is_away: bool) {
+        self.behind.manner.lock().unwrap().is_away = is_away;
     }
 
     /// Each request waits so long for its answer.
@@ -183,9 +190,15 @@ fn error(id: &Value, code: i64, message: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
 }
 
+async fn serve(State(behind): State<Arc<Behind>>, body: String) -> Result<String, StatusCode> {
+    let is_away = behind.manner.lock().unwrap().is_away;
+    if is_away { Err(StatusCode::SERVICE_UNAVAILABLE) } else { Ok(forward(&behind, body).await) }
+}
+
 /// Answers what is refused itself, and has the rest answered.
-async fn forward(State(behind): State<Arc<Behind>>, body: String) -> String {
-    let Manner { latency, loses_answers, refuses_traces, lie_in_traces } = behind.manner.lock().unwrap().clone();
+async fn forward(behind: &Behind, body: String) -> String {
+    let Manner { latency, loses_answers, refuses_traces, lie_in_traces, is_away: _ } =
+        behind.manner.lock().unwrap().clone();
     tokio::time::sleep(latency).await;
     let asked: Value = serde_json::from_str(&body).unwrap();
     let calls = asked.as_array().cloned().unwrap_or_else(|| vec![asked.clone()]);

@@ -2,30 +2,34 @@
 //! refused.
 //!
 //! With a key and without, signed and unsigned; requests that are admitted run on either engine. The full run has
-//! 50,000 cases and more. What it must know beside the document stands in `schemathesis/hooks.py`.
+//! 50,000 cases and more. What it must know beside the document stands in `schemathesis/hooks.py`. Some of the transfers that
+//! it asks for are accepted.
 
 use std::process::{Command, Output};
 use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::stage::{Engine, Service, Stage, address, free_port, full, variable};
+use crate::failure_codes::sponsors;
+use crate::stage::{Engine, Stage, address, full, variable};
+use crate::transfers::Bench;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/schemathesis");
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
 const KEYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/keys");
 
-/// A service with a deposit, and with what the document's examples need.
+/// A service with a deposit and a transfer, and with what the document's examples need.
 struct Scene {
-    stage: Stage,
-    service: Service,
-    url: String,
+    bench: Bench,
+    /// The account that has money to send.
+    payer: String,
 }
 
 /// How requests of a run are made.
 struct Run<'a> {
     what: &'static str,
     url: &'a str,
+    payer: &'a str,
     bearer: Option<&'a str>,
     /// Signed with the key that its API key is paired with.
     is_signed: bool,
@@ -36,15 +40,15 @@ struct Run<'a> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_answers_as_its_document_says_whatever_is_asked() {
-    let mut sqlite = Scene::on(Engine::Sqlite).await;
-    let mut postgres = Scene::on(Engine::Postgres).await;
+    let (mut sqlite, mut postgres) = tokio::join!(Scene::on(Engine::Sqlite), Scene::on(Engine::Postgres));
     let (plain, signing) = (sqlite.key("plain", false), postgres.key("signing", true));
     let paired = sqlite.key("paired", true);
     let (wanted, examples, mode) = if full() { (50_000, 1_640, "full") } else { (2_000, 25, "bounded") };
     let admitted = [
         Run {
             what: "with a key",
-            url: &sqlite.url,
+            url: &sqlite.bench.api,
+            payer: &sqlite.payer,
             bearer: Some(&plain),
             is_signed: false,
             is_admitted: true,
@@ -52,7 +56,8 @@ async fn the_api_answers_as_its_document_says_whatever_is_asked() {
         },
         Run {
             what: "signed",
-            url: &postgres.url,
+            url: &postgres.bench.api,
+            payer: &postgres.payer,
             bearer: Some(&signing),
             is_signed: true,
             is_admitted: true,
@@ -61,7 +66,8 @@ async fn the_api_answers_as_its_document_says_whatever_is_asked() {
     ];
     let refused = Run {
         what: "without a key",
-        url: &sqlite.url,
+        url: &sqlite.bench.api,
+        payer: &sqlite.payer,
         bearer: None,
         is_signed: false,
         is_admitted: false,
@@ -74,7 +80,11 @@ async fn the_api_answers_as_its_document_says_whatever_is_asked() {
     let refusals = at_once(&[unsigned, refused]);
     println!("{mode}: {cases} cases that were admitted, {refusals} that were refused");
     for scene in [&mut sqlite, &mut postgres] {
-        assert!(scene.service.is_running(), "{}", scene.service.log());
+        let accepted = scene.accepted();
+        assert!(accepted > 0, "no transfer was accepted");
+        println!("{accepted} transfers were accepted");
+        let service = scene.bench.service.as_mut().unwrap();
+        assert!(service.is_running(), "{}", service.log());
     }
 }
 
@@ -88,39 +98,53 @@ fn at_once(runs: &[Run<'_>]) -> u64 {
 
 impl Scene {
     async fn on(engine: Engine) -> Self {
-        let mut stage = Stage::new(engine).await;
-        stage.set_up("alice", &address(0xb7)).await;
-        let port = free_port();
-        let api = format!("[api]\nlisten = \"127.0.0.1:{port}\"\nip_requests_per_sec = 0\nkey_requests_per_sec = 0");
-        stage.replace_in_config("[api]\nlisten = \"127.0.0.1:0\"", &api);
-        stage.pay_native(address(0xb7), 7).await;
-        stage.node.mine(3).await.unwrap();
-        let service = stage.start();
-        stage.until_status("0.000000000000000007", "CONFIRMED").await;
-        let scene = Scene { stage, service, url: format!("http://127.0.0.1:{port}") };
+        let stage = Stage::new(engine).await;
+        let no_rates = "environment = \"test\"\nip_requests_per_sec = 0\nkey_requests_per_sec = 0";
+        stage.replace_in_config("environment = \"test\"", no_rates);
+        let mut bench = Bench::on(stage).await;
+        let payer = bench.get("/v2/accounts").await["accounts"][0]["id"].as_str().unwrap().to_owned();
+        // One transfer has ended, and shows all its fields.
+        bench.stage.ok(&["gas", "price", "set", "ETH", "3000", "--reason", "a test"]);
+        let before = bench.sent().await;
+        let id = bench.send(1, "1").await;
+        bench.until_carried(before).await;
+        bench.until_status(&id, "CONFIRMED").await;
+        // What is accepted from now on is not carried: its events would go to each webhook that a case adds.
+        sponsors(&bench, "pause");
+        let spec = format!("ETHEREUM_TESTNET={}", address(0xb7));
+        bench.stage.ok(&["account", "add", "--account", "alice", "--type", "SEGREGATED", "--address", &spec]);
+        bench.stage.pay_native(address(0xb7), 7).await;
+        bench.stage.node.mine(3).await.unwrap();
+        bench.stage.until_status("0.000000000000000007", "CONFIRMED").await;
+        let scene = Scene { bench, payer };
 
         // The identity that the document's example of an account belongs to.
         let document: Value = serde_json::from_str(&std::fs::read_to_string(DOCUMENT).unwrap()).unwrap();
         let form =
             &document["paths"]["/v2/identities"]["post"]["requestBody"]["content"]["application/json"]["example"];
-        let post = reqwest::Client::builder().no_proxy().build().unwrap().post(format!("{}/v2/identities", scene.url));
-        let post = post.header("authorization", format!("Bearer {}", scene.key("setter", false)));
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let post = client.post(format!("{}/v2/identities", scene.bench.api)).bearer_auth(scene.key("setter", false));
         let post = post.header("content-type", "application/json").body(form.to_string());
         assert_eq!(post.send().await.unwrap().status(), 201);
         scene
     }
 
     fn key(&self, name: &str, is_paired: bool) -> String {
-        let key = self
-            .stage
-            .ok(&["key", "create", "--name", name, "--scope", "read,write,webhooks,transfers"])
-            .trim()
-            .to_owned();
+        let stage = &self.bench.stage;
+        let created = stage.ok(&["key", "create", "--name", name, "--scope", "read,write,webhooks,transfers"]);
+        let key = created.trim().to_owned();
         if is_paired {
             let pem = format!("{KEYS}/ed25519.pub.pem");
-            self.stage.ok(&["key", "pair", key_id(&key), "--public-key", &pem, "--reason", "a test"]);
+            stage.ok(&["key", "pair", key_id(&key), "--public-key", &pem, "--reason", "a test"]);
         }
         key
+    }
+
+    /// How many transfers are accepted and wait.
+    fn accepted(&self) -> usize {
+        let listed = self.bench.stage.ok(&["transfer", "list", "--json"]);
+        let statuses = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["status"].clone());
+        statuses.filter(|status| status == "ACCEPTED").count()
     }
 }
 
@@ -156,6 +180,7 @@ impl Run<'_> {
         // Our own checks stand for these.
         command.args(["--exclude-checks", "positive_data_acceptance,negative_data_rejection,not_a_server_error"]);
         command.envs([("SCHEMATHESIS_HOOKS", "hooks"), ("PYTHONPATH", FOLDER), ("PYTHONDONTWRITEBYTECODE", "1")]);
+        command.env("LANDFALL_PAYER", self.payer);
         if let Some(bearer) = self.bearer {
             command.args(["--header", &format!("Authorization: Bearer {bearer}")]);
             if self.is_signed {

@@ -20,7 +20,7 @@ pub(crate) async fn call_from_outside(bench: &Bench, number: usize, data: &str) 
 }
 
 /// The first attempt of a transfer, as the node's pool shows it to everybody.
-async fn pooled(bench: &Bench, id: &str) -> Value {
+pub(crate) async fn pooled(bench: &Bench, id: &str) -> Value {
     let hash = bench.explained(id)["attempts"][0]["transaction_hash"].clone();
     let pool = bench.stage.node.rpc("txpool_content", json!([])).await.unwrap();
     let mut pending = pool["pending"].as_object().unwrap().values().flat_map(|of| of.as_object().unwrap().values());

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use landfall::amount::to_decimal;
 use landfall::sandbox::token;
+use landfall::time::Timestamp;
 use landfall_chain::{Address, Family, U256};
 use landfall_signer::Words;
 use serde_json::{Value, json};
@@ -562,9 +563,28 @@ async fn what_nobody_carried_is_dropped_when_a_final_block_is_beyond_its_deadlin
     let dropped = bench.until_status(&id, "DROPPED").await;
     assert_eq!(dropped["failure_details"]["code"], "WINDOW_ELAPSED");
     assert_eq!(bench.bobs().await, 0);
+    is_proved(&bench, &id).await;
     let account = bench.transfer(&id).await["account_id"].as_str().unwrap().to_owned();
     let balances = bench.get(&format!("/v2/accounts/{account}/balances?symbol=USDC")).await;
     assert_eq!(balances["balances"][0]["available"], "10", "what was reserved is free again");
+}
+
+/// It is shown by which block it was dropped, with that block's own time, and which endpoint reported its key unused.
+async fn is_proved(bench: &Bench, id: &str) {
+    let explained = bench.explained(id);
+    let proof = explained["changes"].as_array().unwrap().last().unwrap();
+    let endpoint = bench.stage.node.url().trim_start_matches("http://").trim_end_matches('/');
+    let by = (&proof["state"], &proof["evidence"], &proof["reported_by"]);
+    assert_eq!(by, (&json!("dropped"), &json!("never_used"), &json!([endpoint])), "{explained:#}");
+    let block = bench.stage.node.rpc("eth_getBlockByHash", json!([proof["block_hash"], false])).await.unwrap();
+    let secs = u64::from_str_radix(block["timestamp"].as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
+    assert!(secs >= explained["intents"][0]["deadline"].as_u64().unwrap(), "{explained:#}");
+    let time = Timestamp::from_secs(secs).to_string();
+    assert_eq!(proof["block_time"], json!(time));
+    let text = bench.stage.ok(&["transfer", "explain", id]);
+    let [hash, key] = [&proof["block_hash"], &explained["intent_key"]].map(|field| field.as_str().unwrap());
+    let shown = format!("({hash}) of {time}, the state of the key reported by {endpoint}");
+    assert!(text.contains(&shown) && text.contains(&format!("key  {key}, by ")), "{text}");
 }
 
 /// A file that its owner alone may read.

@@ -62,7 +62,7 @@ pub use mark::{Effect, Mark};
 pub use network::{Asset, Chain, Family, Native, NativeSource, Network, Sending};
 pub use nobody::{Nobodys, nobodys, what_of_nobody};
 pub use paying::{
-    BroadcastResponse, FeeMarket, GuardQuote, Maker, PayingChain, Quote, Readiness, ReclaimQuote, Unpayable,
+    BroadcastResponse, FeeMarket, GuardQuote, KeyReport, Maker, PayingChain, Quote, Readiness, ReclaimQuote, Unpayable,
 };
 pub use retry::Retry;
 pub use ruint::aliases::U256;

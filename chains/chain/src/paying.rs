@@ -1,7 +1,7 @@
 //! What a sender asks of a chain: what sending costs, to take a transaction, and whether an intent was used.
 //!
 //! Invariant: no answer here is evidence that a transfer was paid, or never will be. Marks in proved blocks show that
-//! it was paid. The state of a final block ([`PayingChain::is_used`]), with all blocks up to it, shows that it was not.
+//! it was paid. The state of a final block ([`PayingChain::key_report`]), with all blocks up to it, shows that it was not.
 
 use std::sync::Arc;
 
@@ -98,6 +98,15 @@ pub struct Maker {
     pub is_payers: bool,
 }
 
+/// Whether a one-time key was used, as the state of a final block shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyReport {
+    /// It was.
+    pub is_used: bool,
+    /// The endpoints that report so, as many as must agree. They are named by host and port.
+    pub reported_by: Vec<String>,
+}
+
 /// What a node made of a transaction. None of it is evidence of what becomes of the transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BroadcastResponse {
@@ -191,8 +200,15 @@ pub trait PayingChain: HoldingSource {
     fn is_shown(&self, mark: &Mark, at: &BlockRef) -> impl Future<Output = Result<bool, SourceError>> + Send;
 
     /// Whether the one-time key of `intent` was used up to the final block `at`, by its state: as many endpoints as must
-    /// agree report it.
-    fn is_used(&self, intent: &Intent, at: &BlockRef) -> impl Future<Output = Result<bool, SourceError>> + Send;
+    /// agree report it, and which ones.
+    fn key_report(&self, intent: &Intent, at: &BlockRef)
+    -> impl Future<Output = Result<KeyReport, SourceError>> + Send;
+
+    /// As [`PayingChain::key_report`], for who need not know which endpoints report it.
+    fn is_used(&self, intent: &Intent, at: &BlockRef) -> impl Future<Output = Result<bool, SourceError>> + Send {
+        let report = self.key_report(intent, at);
+        async move { Ok(report.await?.is_used) }
+    }
 
     /// Whether the guard of `intent` was there at any time between block `from` and the final block `at`: as many endpoints as
     /// must agree list what named it, each of which keeps all of that. One that keeps less says nothing.
@@ -275,8 +291,8 @@ impl<C: PayingChain> PayingChain for Arc<C> {
         C::is_shown(self, mark, at).await
     }
 
-    async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
-        C::is_used(self, intent, at).await
+    async fn key_report(&self, intent: &Intent, at: &BlockRef) -> Result<KeyReport, SourceError> {
+        C::key_report(self, intent, at).await
     }
 
     async fn was_made(&self, intent: &Intent, from: u64, at: &BlockRef) -> Result<bool, SourceError> {

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use landfall_chain::{
     Acting, Address, AssetId, Authorization, BlockHash, BlockRef, BroadcastResponse, Carried, Carrier, Effect,
-    FeeMarket, GuardQuote, GuardTerms, Guarded, Intent, IntentKey, Lane, Maker, Mark, PayingChain, Quote, Readiness,
-    Reclaim, ReclaimQuote, Refill, Route, SignedAuthorization, SignedIntent, SourceError, TxId, TxLife, TxRef, U256,
-    Unpayable, hash_of,
+    FeeMarket, GuardQuote, GuardTerms, Guarded, Intent, IntentKey, KeyReport, Lane, Maker, Mark, PayingChain, Quote,
+    Readiness, Reclaim, ReclaimQuote, Refill, Route, SignedAuthorization, SignedIntent, SourceError, TxId, TxLife,
+    TxRef, U256, Unpayable, hash_of,
 };
 
 use crate::ledger::State;
@@ -23,6 +23,8 @@ pub use signer::SimSigner;
 const GAS: u64 = 60_000;
 /// In so many blocks on top of that of its blockhash a transaction that makes a guard may land, as on Solana.
 const BLOCKHASH_BLOCKS: usize = 150;
+/// Who reports the state of keys here.
+const ENDPOINT: &str = "sim";
 /// What a guard is made with, until a test says otherwise.
 pub const GUARD_RENT: u64 = 890_880;
 /// What an account of a token is made with.
@@ -44,6 +46,8 @@ pub enum SendFault {
     Refused,
     /// It is pooled, and the node says that the nonce is used.
     NonceUsed,
+    /// It is not pooled, and the node answers this.
+    Answer(BroadcastResponse),
 }
 
 /// What the chain knows of transactions that carry intents.
@@ -749,6 +753,7 @@ impl PayingChain for SimChain {
                 state.pool(*id);
                 BroadcastResponse::NonceUsed
             }
+            SendFault::Answer(response) => response,
         }
     }
 
@@ -760,14 +765,15 @@ impl PayingChain for SimChain {
         Ok(shows && !state.paying.denies_marks)
     }
 
-    async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
+    async fn key_report(&self, intent: &Intent, at: &BlockRef) -> Result<KeyReport, SourceError> {
         self.call_to_pay().await?;
         let state = self.lock();
         state.must_have(at)?;
-        Ok(match &intent.route {
+        let is_used = match &intent.route {
             Route::Guard { .. } => state.is_guarded(intent, at.number),
             Route::Erc3009 { .. } | Route::Delegate(_) => state.is_key_used(intent, at.number),
-        })
+        };
+        Ok(KeyReport { is_used, reported_by: vec![ENDPOINT.to_owned()] })
     }
 
     async fn was_made(&self, intent: &Intent, from: u64, at: &BlockRef) -> Result<bool, SourceError> {
@@ -808,6 +814,7 @@ impl SendFault {
             SendFault::Forgotten => "forgotten",
             SendFault::Refused => "refused",
             SendFault::NonceUsed => "nonce used",
+            SendFault::Answer(_) => "answer",
         }
     }
 }

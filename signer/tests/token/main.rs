@@ -1,4 +1,5 @@
-//! Sponsors whose keys are in a token, played by SoftHSM2: made there, found again, signing, and every way not to open.
+//! Sponsors whose keys are in a token, played by SoftHSM2: made there, found again, signing, paying on a real node, and every
+//! way not to open.
 //!
 //! The module reads its configuration once for each process, so each test plays in a process of its own.
 #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
@@ -9,6 +10,7 @@ mod world;
 
 mod keys;
 mod opening;
+mod paying;
 mod signing;
 
 use std::env;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::api::add_addresses;
 use crate::app;
-use crate::cli::{as_operator, json_line, open_existing};
+use crate::cli::{as_operator, complain_of_no_change, json_line, open_existing};
 use crate::config::Config;
 use crate::request::Made;
 use crate::store::{Db, account_pages};
@@ -80,7 +80,7 @@ impl Addresses {
         self.show(chains.iter().filter_map(|chain| Some((*chain, *of_chain(chain)?))), |_| true)?;
         match (made, self.dry_run) {
             (Made::Before, _) => complain!("landfall: it was asked for before; nothing was changed"),
-            (Made::Now, true) => complain!("landfall: nothing was changed"),
+            (Made::Now, true) => complain_of_no_change(),
             (Made::Now, false) => {}
         }
         Ok(())

@@ -111,7 +111,7 @@ impl Api {
     }
 
     pub(crate) async fn change(&self, identity: &str, change: Change) {
-        let operator = Operator { actor: "olga", reason: "a test", now: NOW };
+        let operator = Operator { actor: "olga", reason: "a test", now: NOW, dry_run: false };
         operator.change_identity(self.db(), identity, change).await.unwrap();
     }
 }

@@ -117,7 +117,7 @@ impl Feed {
 
     /// Suspends an identity; its event's bytes.
     async fn suspend(&mut self, identity: &str) -> String {
-        let operator = Operator { actor: "olga", reason: "a test", now: NOW };
+        let operator = Operator { actor: "olga", reason: "a test", now: NOW, dry_run: false };
         operator.change_identity(&self.store.db, identity, Change::Suspend).await.unwrap();
         assert_eq!(self.numberer.tick(NOW).await.unwrap(), Ticked::Numbered(1));
         let mut reader = self.store.db.read().await.unwrap();

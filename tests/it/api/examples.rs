@@ -394,7 +394,7 @@ async fn limits(scene: &mut Scene, account: &Value, asked: Ask<'_>) {
     let limits = ["TRANSACTION:USDC:amount=20", "DAY:USDC:amount=14,count=100"].map(|limit| limit.parse().unwrap());
     let scope = PolicyScope::Account(account.as_str().unwrap().to_owned());
     let policy = Policy::new("customer 4711".to_owned(), scope, None, limits.to_vec(), world.now()).unwrap();
-    world.operator().add_policy(world.db(), &policy, &networks, false).await.unwrap();
+    world.operator().add_policy(world.db(), &policy, &networks).await.unwrap();
     scene.refused("create_transfer", 422, "TRANSACTION_LIMIT_EXCEEDED", asked).await;
     let of = ("policy_id", json!(policy.id));
     scene.ask("get_transaction_limit_policy", 200, with(std::slice::from_ref(&of))).await;

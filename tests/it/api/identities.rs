@@ -23,7 +23,7 @@ use crate::harness::world::{CHAIN, FINALITY_DEPTH, World, address};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 const ADDRESS: &str = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed";
-const OLGA: Operator<'static> = Operator { actor: "olga", reason: "a test", now: NOW };
+const OLGA: Operator<'static> = Operator { actor: "olga", reason: "a test", now: NOW, dry_run: false };
 
 fn business(label: &str) -> NewIdentity {
     NewIdentity { kind: IdentityType::Business, label: label.to_owned(), fiat_operations_enabled: false }

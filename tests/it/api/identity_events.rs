@@ -30,7 +30,7 @@ use crate::harness::postgres::{ENGINES, Engine, TestStore};
 use crate::harness::world::World;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
-const OLGA: Operator<'static> = Operator { actor: "olga", reason: "a court's order", now: NOW };
+const OLGA: Operator<'static> = Operator { actor: "olga", reason: "a court's order", now: NOW, dry_run: false };
 /// Of (acme, SUSPENDED, 0), (acme, ACTIVE, 1) and (acme, TERMINATED, 2) at [`NOW`], derived in Python.
 const IDS: [&str; 3] = [
     "3d89f80e-7f7a-8952-b8c0-30a2c82a48b4",

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use crate::api::transfers::{Bench, end, pay};
 use crate::harness::postgres::{ENGINES, Engine};
 use crate::harness::world::{CHAIN, TOKEN, World, address, report};
+use crate::past::rescan::execute;
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
@@ -34,7 +35,7 @@ fn policy(world: &World, scope: PolicyScope, chain: Option<Chain>, limits: &[&st
 async fn limit(world: &World, scope: PolicyScope, limits: &[&str]) -> String {
     let policy = policy(world, scope, None, limits);
     let networks = [world.network.clone()];
-    world.operator().add_policy(world.db(), &policy, &networks, false).await.unwrap();
+    world.operator().add_policy(world.db(), &policy, &networks).await.unwrap();
     policy.id
 }
 
@@ -119,6 +120,40 @@ async fn a_limit_leaves_what_was_not_accepted_and_what_did_not_pay() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_week_and_a_month_roll_and_each_counts_to_the_microsecond_what_may_have_paid() {
+    let (week, month, moment) = (DAY * 7, DAY * 30, Duration::from_micros(1));
+    for engine in ENGINES {
+        let bench = Bench::on(engine).await;
+        let policy = limit(&bench.world, everybody(), &["WEEK:USDC:amount=5", "MONTH:USDC:amount=6"]).await;
+        let left = |period: &str, amount: &str| {
+            (policy.clone(), json!({ "period": period, "currency_symbol": "USDC", "amount": amount }))
+        };
+        let go_on = async |time: Duration| {
+            bench.world.pass(time);
+            report(&bench.world).await;
+        };
+        bench.accepted(&pay(&id(1), "3")).await;
+        // What was handed to nodes counts as what was accepted.
+        execute(bench.world.db(), "UPDATE transfers SET status = 'SUBMITTED', state = 'carried'").await;
+        let dropped = bench.accepted(&pay(&id(2), "2")).await;
+        assert_eq!(bench.refused(3, "0.5").await, left("WEEK", "0"), "{engine:?}");
+        end(&bench.world, dropped["id"].as_str().unwrap(), "DROPPED").await;
+        go_on(week - moment).await;
+        assert_eq!(bench.refused(3, "2.5").await, left("WEEK", "2"), "{engine:?}: a moment less than 7 days ago");
+        go_on(moment).await;
+        bench.accepted(&pay(&id(3), "2.5")).await;
+        // The month counts on.
+        assert_eq!(bench.refused(4, "1").await, left("MONTH", "0.5"), "{engine:?}");
+        go_on(month - week - moment).await;
+        assert_eq!(bench.refused(4, "1").await, left("MONTH", "0.5"), "{engine:?}: a moment less than 30 days ago");
+        go_on(moment).await;
+        bench.accepted(&pay(&id(4), "3.5")).await;
+        assert_eq!(bench.refused(5, "0.5").await, left("MONTH", "0"), "{engine:?}");
+        bench.world.abandon();
+    }
+}
+
 #[tokio::test]
 async fn all_policies_that_apply_must_leave_room_and_the_narrower_is_named() {
     let bench = Bench::on(Engine::Sqlite).await;
@@ -130,7 +165,7 @@ async fn all_policies_that_apply_must_leave_room_and_the_narrower_is_named() {
     let elsewhere = policy(&bench.world, everybody(), Some(Chain::BaseMainnet), &["DAY:USDC:amount=0.1"]);
     let mut networks = [bench.world.network.clone(), bench.world.network.clone()];
     networks[1].chain = Chain::BaseMainnet;
-    bench.world.operator().add_policy(bench.world.db(), &elsewhere, &networks, false).await.unwrap();
+    bench.world.operator().add_policy(bench.world.db(), &elsewhere, &networks).await.unwrap();
     assert_eq!(bench.refused(1, "4.5").await.0, narrow, "it is too much for both");
     assert_eq!(bench.refused(1, "2.5").await.0, narrow);
     bench.accepted(&pay(&id(1), "2")).await;
@@ -196,13 +231,14 @@ async fn a_policy_of_what_is_not_there_is_refused_and_nothing_is_recorded() {
             "there is no organization other",
         ),
     ] {
-        let refused = world.operator().add_policy(world.db(), &policy, &networks, false).await.unwrap_err().to_string();
+        let refused = world.operator().add_policy(world.db(), &policy, &networks).await.unwrap_err().to_string();
         assert!(refused.starts_with(said), "{refused}");
     }
     let dry = of(everybody(), None, "DAY:USDC:amount=1");
-    world.operator().add_policy(world.db(), &dry, &networks, true).await.unwrap();
+    let tried = Operator { dry_run: true, ..world.operator() };
+    tried.add_policy(world.db(), &dry, &networks).await.unwrap();
     let nameless = Operator { reason: " ", ..world.operator() };
-    let refused = nameless.add_policy(world.db(), &dry, &networks, false).await.unwrap_err();
+    let refused = nameless.add_policy(world.db(), &dry, &networks).await.unwrap_err();
     assert!(matches!(refused, PolicyChangeError::Decide(_)), "{refused}");
     let unknown = world.operator().remove_policy(world.db(), &dry.id).await.unwrap_err();
     assert!(matches!(unknown, PolicyChangeError::Unknown(_)), "{unknown}");

@@ -469,7 +469,7 @@ async fn an_account_that_is_frozen_closed_or_imported_pays_nothing() {
     let from_bob = with(pay(REQUEST, "1"), "account_id", json!("bob"));
     bench.assert_refused(&from_bob, 422, "SOURCE_NOT_MANAGED", "account bob has no address on ETHEREUM_TESTNET").await;
     let before = bench.accepted(&pay(OTHER, "1")).await;
-    let operator = Operator { actor: "olga", reason: "a test", now: bench.world.now() };
+    let operator = Operator { actor: "olga", reason: "a test", now: bench.world.now(), dry_run: false };
     operator.change_identity(bench.world.db(), "default", Change::Suspend).await.unwrap();
     bench.assert_refused(&pay(REQUEST, "1"), 409, "ACCOUNT_NOT_ACTIVE", "the account is FROZEN").await;
     // What was accepted before is still answered.

@@ -4,6 +4,7 @@ pub(crate) mod addresses;
 pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod nobodys;
+pub(crate) mod prices;
 pub(crate) mod printable;
 pub(crate) mod signer;
 pub(crate) mod webhooks;

@@ -2,14 +2,16 @@
 //! is ever shown. A passphrase and the words of a seed have the text "canary" or stand in no output.
 
 use std::fs::Permissions;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use landfall::store::wallets::{self, Wallet};
 use landfall::store::{Db, StoreUrl};
 use landfall::time::Timestamp;
 use landfall_chain::{Address, Family};
-use landfall_signer::{NewKeystore, Passphrase, Words};
+use landfall_signer::{Keystore, NewKeystore, Passphrase, Words};
 
 use crate::cli::{Desk, text};
 
@@ -173,6 +175,55 @@ fn a_service_does_not_start_without_its_keystore_and_no_refusal_shows_a_secret()
         "cannot be read: No such file or directory (os error 2); this key is the path of a file, never a passphrase";
     assert_eq!(not_started(&desk), format!("{passphrase}{no_file}"));
     assert!(!desk.path("landfall.db").exists(), "nothing is written before");
+}
+
+#[test]
+fn a_service_does_not_start_with_a_journal_that_is_not_whole_or_a_keystore_that_others_can_read() {
+    let desk = desk(&format!("{CONFIG}{TRANSFERS}"));
+    keystore(&desk, JUNK);
+    let journal = desk.path("keys").join("journal");
+    let written = std::fs::read(&journal).unwrap();
+    let cut = [&written[..written.len() / 3], &written[written.len() / 2..]].concat();
+    for (content, line) in [(cut, 1), ([&written[..], &written].concat(), 2)] {
+        std::fs::write(&journal, &content).unwrap();
+        let refused = not_started(&desk);
+        assert!(refused.starts_with("landfall: config key transfers.signer: "), "{refused}");
+        let remedy = "nothing is signed until it is restored from a copy";
+        assert!(refused.contains(&format!("journal line {line} ")) && refused.ends_with(remedy), "{refused}");
+        assert_eq!(std::fs::read(&journal).unwrap(), content, "a person may look at it as it was");
+    }
+    std::fs::write(&journal, &written).unwrap();
+    for (name, mode) in [("wallets.age", 600), ("sponsors.age", 600), ("journal", 600), ("", 700)] {
+        let path = desk.path("keys").join(name);
+        let before = std::fs::metadata(&path).unwrap().permissions();
+        std::fs::set_permissions(&path, Permissions::from_mode(before.mode() | 0o040)).unwrap();
+        let refused = not_started(&desk);
+        assert!(
+            refused.contains(" can be read by others: chmod ") && refused.contains(&format!("{mode} ")),
+            "{refused}"
+        );
+        std::fs::set_permissions(&path, before).unwrap();
+    }
+    assert!(!desk.path("landfall.db").exists(), "nothing is written before");
+}
+
+#[test]
+fn a_service_waits_while_another_process_has_its_keystore_open_and_says_whose_it_is() {
+    let desk = desk(&format!("{CONFIG}{TRANSFERS}"));
+    keystore(&desk, JUNK);
+    let held = Keystore::open(&desk.path("keys"), &Passphrase::from_file(&desk.path("passphrase")).unwrap()).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
+    command.current_dir(desk.path("")).arg("run").stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut service = command.spawn().unwrap();
+    // If it ended by itself, its log would end.
+    let mut log = BufReader::new(service.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let waits = format!("keys is in use by process {}; trying again", std::process::id());
+    assert!(log.any(|line| line.contains(&waits)));
+    assert!(!desk.path("landfall.db").exists(), "it does nothing meanwhile");
+    drop(held);
+    assert!(log.any(|line| line.contains("the signer ") && line.ends_with(" is open")));
+    service.kill().unwrap();
+    service.wait().unwrap();
 }
 
 #[tokio::test]

@@ -279,7 +279,7 @@ impl World {
 
     /// Who decides in these tests, at this moment.
     pub(crate) fn operator(&self) -> Operator<'static> {
-        Operator { actor: "olga", reason: "a test", now: self.now() }
+        Operator { actor: "olga", reason: "a test", now: self.now(), dry_run: false }
     }
 
     /// The incidents of every kind, oldest first.

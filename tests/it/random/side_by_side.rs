@@ -236,7 +236,7 @@ impl Pair {
 }
 
 fn operator() -> Operator<'static> {
-    Operator { actor: "olga", reason: "a test", now: Clock::system().now() }
+    Operator { actor: "olga", reason: "a test", now: Clock::system().now(), dry_run: false }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,11 +1,12 @@
 //! Each row of our catalogue of failures has a test that bears its number: R1 to R12 (reorgs, finality, delivery), P1
-//! to P6 (endpoints), S1 to S15 (Solana), E1 to E24 (what is a credit). A test of row R3 is called `r3_..`.
+//! to P6 (endpoints), S1 to S15 (Solana), E1 to E24 (what is a credit), T1 to T28 (mistakes that others have made with
+//! money that goes out). A test of row R3 is called `r3_..`.
 
 use std::collections::BTreeSet;
 
 use crate::rules::layers::all_sources;
 
-const ROWS: [(char, u32); 4] = [('r', 12), ('p', 6), ('s', 15), ('e', 24)];
+const ROWS: [(char, u32); 5] = [('r', 12), ('p', 6), ('s', 15), ('e', 24), ('t', 28)];
 
 /// The row whose number leads a test's name: `r3` of `r3_an_orphaned_transaction_..`.
 fn row_of(name: &str) -> Option<&str> {

@@ -1,5 +1,7 @@
 //! What a person cancels that may be with a node already: the token is asked to refuse it, once, and the chain decides.
 
+use std::time::Duration;
+
 use landfall::gas::Bearer;
 use landfall::store::gas_ledger;
 use landfall::transfer::{FailureCode, State, TransferId};
@@ -12,6 +14,9 @@ use crate::harness::lanes::{cuts, cuts_of};
 use crate::harness::postgres::{ENGINES, Engine};
 
 const CANCELLED: State = State::Dropped(FailureCode::Cancelled);
+const WINDOW_ELAPSED: State = State::Dropped(FailureCode::WindowElapsed);
+/// A second longer than a window.
+const WINDOW_OVER: Duration = Duration::from_secs(301);
 
 impl Bench {
     /// Of each attempt what it is for, its nonce and its number there.
@@ -113,6 +118,58 @@ async fn what_a_reorg_takes_back_is_cancelled_and_not_carried_again() {
     bench.follow().await;
     assert_eq!(bench.until_ended(other).await, CANCELLED);
     bench.close().await;
+}
+
+/// The host's clock is behind the deadline, and the chain's is not: a block may pay it still.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_cancelled_while_it_expires_is_ended_on_the_chain_or_by_its_window_and_never_paid() {
+    let cases = [(false, CANCELLED, "an operator cancelled it"), (true, WINDOW_ELAPSED, "no block up to the end")];
+    for (engine, (is_lost, expected, why)) in ENGINES.into_iter().flat_map(|engine| cases.map(|case| (engine, case))) {
+        let mut bench = Bench::on(engine, 1).await;
+        let id = bench.accept(1, 1_000).await;
+        bench.settle().await;
+        bench.world.pass(WINDOW_OVER);
+        bench.settle().await;
+        assert_eq!(bench.state(id).await, State::Expiring, "{engine:?}");
+        if is_lost {
+            bench.world.chain.forget_pool();
+            bench.world.chain.script_sends([SendFault::Lost; 400]);
+        }
+        assert!(bench.cancel(id).await.unwrap());
+        bench.settle().await;
+        let both = [payment(0, 0), cancellation(0, 1)];
+        assert_eq!((bench.purposes(id).await, bench.state(id).await), (both.to_vec(), State::Expiring), "{engine:?}");
+        assert_eq!(bench.until_ended(id).await, expected, "{engine:?}");
+        let reason = bench.shown(id).await.reason.unwrap();
+        assert!(reason.starts_with(why), "{engine:?}: {reason}");
+        assert_eq!(bench.history(id).await, ["accepted", "carried", "expiring", "dropped"], "{engine:?}");
+        assert_eq!(bench.purposes(id).await, both, "{engine:?}: no further payment, and no further cancellation");
+        assert_eq!((bench.payments(id).len(), bench.available().await), (0, U256::from(USDC)), "{engine:?}");
+        bench.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_block_can_pay_any_more_is_not_cancelled_on_the_chain_and_ends_as_what_ran_out_of_time() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine, 1).await;
+        let id = bench.accept(1, 1_000).await;
+        bench.world.chain.script_sends([SendFault::Lost; 400]);
+        bench.settle().await;
+        let deadline = bench.shown(id).await.deadline;
+        while bench.world.chain_time() < deadline {
+            bench.block().await;
+        }
+        assert_eq!(bench.state(id).await, State::Expiring, "{engine:?}: that block is not final");
+        let signed = bench.signer.seq();
+        assert!(bench.cancel(id).await.unwrap());
+        assert_eq!(bench.until_ended(id).await, WINDOW_ELAPSED, "{engine:?}");
+        let purposes = bench.purposes(id).await;
+        assert!(purposes.iter().all(|(purpose, ..)| purpose == "payment"), "{engine:?}: {purposes:?}");
+        assert_eq!((bench.signer.seq(), bench.payments(id).len()), (signed, 0), "{engine:?}: nothing more is signed");
+        assert_eq!(bench.available().await, U256::from(USDC), "{engine:?}");
+        bench.close().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

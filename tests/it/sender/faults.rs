@@ -1,13 +1,16 @@
 //! Answers that are lost, nodes that forget, carriers that fail, processes that die or are paused: paid once all the same.
 
 use std::cell::Cell;
+use std::process::Command;
 use std::time::Duration;
 
 use landfall::transfer::{FailureCode, State};
 use landfall_chain::U256;
 use landfall_sim::{Fault, SendFault};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::{Bench, LEASE_OVER, PAYER, USDC, alice, may_pass, sender, token};
+use crate::harness::books::rows;
 use crate::harness::lanes::cuts;
 use crate::harness::postgres::{ENGINES, Engine};
 use crate::harness::world::address;
@@ -15,6 +18,8 @@ use crate::harness::world::address;
 /// More than any tick here has.
 const AWAITS_MAX: u32 = 1_000;
 const MISSES_MAX: u32 = 3;
+/// Says to a process of the tests that its disk is to be full.
+const FULL: &str = "LANDFALL_TEST_FULL_STORE";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t10_whatever_a_node_says_of_a_broadcast_it_is_paid_once() {
@@ -219,5 +224,45 @@ async fn while_the_signer_is_away_what_was_carried_goes_on_and_what_ran_out_of_t
     for id in unsigned {
         bench.until_ended(id).await;
     }
+    bench.close().await;
+}
+
+/// The disk is full in another process, so that the limit is not that of all tests.
+#[test]
+fn a_full_disk_under_the_store_signs_nothing_and_what_waits_is_paid_once_there_is_room() {
+    let output = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "sender::faults::a_process_with_a_full_disk_under_its_store"])
+        .env(FULL, "1")
+        .output()
+        .unwrap();
+    let [said, complaint] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{complaint}");
+}
+
+/// Not a test of its own: the process of the test above.
+#[tokio::test]
+async fn a_process_with_a_full_disk_under_its_store() {
+    #[expect(clippy::disallowed_methods, reason = "how the test above talks to its other process")]
+    let is_asked_for = std::env::var_os(FULL).is_some();
+    if !is_asked_for {
+        return;
+    }
+    let mut bench = Bench::on(Engine::Sqlite, 1).await;
+    bench.settle().await;
+    let id = bench.accept(1, 1_000).await;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_FSIZE).unwrap();
+    setrlimit(Resource::RLIMIT_FSIZE, 1, hard).unwrap();
+    for _ in 0..3 {
+        let error = bench.sender.tick(&bench.world.clock()).await.unwrap_err();
+        assert!(may_pass(&error), "{error}");
+    }
+    assert_eq!(bench.signer.seq(), 0, "nothing is signed");
+    setrlimit(Resource::RLIMIT_FSIZE, soft, hard).unwrap();
+    let intents: Vec<(String,)> = rows(bench.world.db(), "SELECT transfer_id FROM intents").await;
+    assert_eq!((bench.state(id).await, intents.len(), bench.attempts().await.len()), (State::Accepted, 0, 0));
+    assert_eq!(bench.until_ended(id).await, State::Confirmed);
+    assert_eq!((bench.payments(id).len(), bench.attempts().await.len()), (1, 1));
     bench.close().await;
 }

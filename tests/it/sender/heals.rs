@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use landfall::event::TransferData;
 use landfall::operator::{CancelError, Operator};
-use landfall::transfer::{FailureCode, State, TransferId, TransferStatus};
+use landfall::transfer::{FailureCode, State, TransferId, TransferStatus, WINDOW};
 use landfall_chain::U256;
 
 use super::{Bench, LEASE_OVER, USDC, may_pass};
@@ -42,6 +43,11 @@ impl Bench {
         assert!(self.world.now() >= deadline);
     }
 
+    /// Until when a block may pay it, as clients are shown it.
+    pub(super) async fn expires_at(&self, id: TransferId) -> Option<String> {
+        TransferData::of(&self.shown(id).await).expires_at
+    }
+
     /// As [`Bench::follow`], while a part of the ticks may fail.
     async fn follow_in_part(&mut self) {
         self.world.keep_time();
@@ -52,7 +58,7 @@ impl Bench {
     }
 
     pub(super) async fn cancel(&self, id: TransferId) -> Result<bool, CancelError> {
-        let operator = Operator { actor: "ops", reason: "asked for", now: self.world.now() };
+        let operator = Operator { actor: "ops", reason: "asked for", now: self.world.now(), dry_run: false };
         operator.cancel_transfer(self.world.db(), id).await.map(|(_, is_signed)| is_signed)
     }
 }
@@ -73,6 +79,34 @@ async fn a_payment_that_a_reorg_takes_back_behind_its_deadline_is_signed_again_a
         assert_eq!(bench.payments(id).len(), 1);
         let expected = ["accepted", "carried", "included", "carried", "included", "confirmed"];
         assert_eq!(bench.history(id).await, expected);
+        bench.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn until_when_a_block_may_pay_it_is_shown_from_its_first_signature_on_and_moves_with_a_heal() {
+    for engine in ENGINES {
+        // Nobody can carry it yet.
+        let mut bench = Bench::on(engine, 0).await;
+        let id = bench.accept(1, 4_000_000).await;
+        let accepted = bench.shown(id).await.created_at;
+        assert_eq!(bench.expires_at(id).await, None, "{engine:?}: nothing is signed");
+        bench.settle().await;
+        let first = accepted.plus(WINDOW).to_string();
+        assert_eq!(bench.state(id).await, State::Accepted, "{engine:?}");
+        assert_eq!(bench.expires_at(id).await.as_ref(), Some(&first), "{engine:?}: it is signed");
+        bench.add_sponsors(1).await;
+        // The sponsor is derived, and then checked.
+        for _ in 0..3 {
+            bench.settle().await;
+        }
+        assert_eq!(bench.state(id).await, State::Carried, "{engine:?}");
+        assert_eq!(bench.expires_at(id).await, Some(first), "{engine:?}");
+        bench.displace_behind_its_deadline(id).await;
+        let healed = Some(accepted.plus(WINDOW * 2).to_string());
+        assert_eq!(bench.expires_at(id).await, healed, "{engine:?}: it is healed");
+        assert_eq!(bench.until_ended(id).await, State::Confirmed, "{engine:?}");
+        assert_eq!(bench.expires_at(id).await, healed, "{engine:?}");
         bench.close().await;
     }
 }

@@ -334,7 +334,7 @@ impl History {
     async fn cancel(&mut self, tally: &mut Tally) {
         let world = &self.bench.world;
         let request_id = self.bench.order(self.rng.random_range(1..=self.requests), 1).request_id;
-        let operator = Operator { actor: "ops", reason: "asked for", now: world.now() };
+        let operator = Operator { actor: "ops", reason: "asked for", now: world.now(), dry_run: false };
         match operator.cancel_transfer(world.db(), TransferId::of(ORGANIZATION, request_id)).await {
             Ok(_) => tally.count("cancelled"),
             Err(CancelError::Unknown(_) | CancelError::Ended { .. }) => {}

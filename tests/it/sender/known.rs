@@ -70,7 +70,7 @@ impl Against {
                 let limits = vec!["TRANSACTION:USDC:amount=0.0005".parse().unwrap()];
                 let policy = Policy::new("a test".to_owned(), scope, None, limits, now).unwrap();
                 let networks = [bench.world.network.clone()];
-                operator.add_policy(bench.world.db(), &policy, &networks, false).await.unwrap();
+                operator.add_policy(bench.world.db(), &policy, &networks).await.unwrap();
             }
             Against::Credit => {
                 // One transfer may cost more than all of it.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use landfall::event::TransferData;
 use landfall::identity::Change;
 use landfall::store::transfers;
 use landfall::transfer::{FailureCode, Obstacle, State};
@@ -9,6 +10,7 @@ use landfall_chain::{Effect, Mark, U256, Unpayable};
 use landfall_sim::SimTx;
 
 use super::{BOB, Bench, STRANGER, USDC, alice, token};
+use crate::harness::books::rows;
 use crate::harness::postgres::{ENGINES, Engine};
 use crate::harness::world::{CHAIN, FINALITY_DEPTH, TOKEN, address};
 
@@ -146,6 +148,7 @@ async fn what_nobody_carries_is_dropped_by_a_final_block_and_never_by_the_clock(
             assert_eq!(bench.state(id).await, State::Accepted);
             assert_eq!(bench.available().await, U256::from(USDC - 1_000_000));
             assert_eq!(bench.until_ended(id).await, State::Dropped(code));
+            assert_eq!(bench.expires_at(id).await.is_some(), signs == Some(true), "shown of what was signed");
             let at = bench.world.chain.finalized().unwrap().number;
             let time = |number: u64| {
                 let blocks = bench.world.chain.blocks();
@@ -228,6 +231,31 @@ async fn what_the_chain_would_refuse_is_not_sent_and_fails_with_its_code_on_proo
             assert_eq!((bench.attempts().await.len(), bench.available().await), (0, U256::from(USDC)));
             bench.close().await;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_node_says_of_a_refusal_reaches_clients_without_urls_hosts_and_passwords() {
+    let said = "http://user:pw@node.example:8545/v2/KEY?a=b says no: ask 10.0.0.7:8545 or node.example";
+    let cases = [
+        (Engine::Sqlite, Unpayable::Funds, "an address would own too little"),
+        (Engine::Postgres, Unpayable::Refused, "the chain would refuse it"),
+    ];
+    for (engine, what, words) in cases {
+        let mut bench = Bench::on(engine, 1).await;
+        bench.world.chain.set_unpayable(Some((what, said)));
+        let id = bench.accept(1, 1_000_000).await;
+        assert!(matches!(bench.until_ended(id).await, State::Failed(_)), "{engine:?}");
+        let failed = bench.shown(id).await;
+        let expected = format!("{words}: *** says no: ask *** or ***; nothing was paid");
+        assert_eq!(TransferData::of(&failed).failure_details.unwrap().reason, expected, "{engine:?}");
+        let payloads = "SELECT payload FROM events WHERE aggregatetype = 'transfer' ORDER BY position";
+        let payloads: Vec<(String,)> = rows(bench.world.db(), payloads).await;
+        assert_eq!(payloads.len(), 1, "{engine:?}");
+        let leaked = ["user", "pw@", "node.example", ":8545", "KEY", "10.0.0.7"]
+            .map(|secret| payloads.iter().any(|(payload,)| payload.contains(secret)));
+        assert_eq!(leaked, [false; 6], "{engine:?}: {payloads:?}");
+        bench.close().await;
     }
 }
 

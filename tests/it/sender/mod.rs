@@ -8,6 +8,7 @@ mod clocks;
 mod copies;
 mod delegates;
 mod doctor;
+mod dry_runs;
 mod faults;
 mod foreign;
 mod gas;
@@ -24,6 +25,7 @@ mod reclaims;
 mod recovery;
 mod refills;
 mod reports;
+mod responses;
 mod restore;
 mod sponsors;
 mod stops;
@@ -169,6 +171,11 @@ impl Bench {
         let text = "SELECT transfer_id, state FROM transfer_changes ORDER BY transfer_id, position";
         let changes: Vec<(String, String)> = rows(self.world.db(), text).await;
         changes.into_iter().filter(|(of, _)| *of == id.to_string()).map(|(_, state)| state).collect()
+    }
+
+    /// The same with their evidence.
+    async fn changes(&self, id: TransferId) -> Vec<transfers::Change> {
+        transfers::history(&mut self.world.db().read().await.unwrap(), id).await.unwrap()
     }
 
     async fn attempts(&self) -> Vec<AttemptRow> {

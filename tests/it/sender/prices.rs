@@ -11,7 +11,8 @@ use landfall_node::http::{Manner, Reply, accept};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::harness::postgres::{Engine, TestStore};
+use super::Bench;
+use crate::harness::postgres::{ENGINES, Engine, TestStore};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 const MAX_AGE: Duration = Duration::from_secs(900);
@@ -93,4 +94,46 @@ async fn is_recorded(engine: Engine) {
     assert_eq!(last(at(700)).await, recorded("3001", 700));
     let until = prices::good_until(&mut store.db.read().await.unwrap(), "ETH").await.unwrap();
     assert_eq!(until, Some(at(700).plus(MAX_AGE)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_price_an_hour_old_or_a_hundred_times_off_is_not_taken_and_the_last_one_grows_old_as_an_alarm() {
+    for engine in ENGINES {
+        let (mut bench, answers) = (Bench::on(engine, 1).await, Answers::start().await);
+        bench.settle().await;
+        let price = |text: &str| text.parse().unwrap();
+        let (pointer, time) = ("/eth".to_owned(), Some("/at".to_owned()));
+        let rule = QuoteRule { price: pointer, time, least: price("1"), most: price("999999999") };
+        let feed = PriceFeed {
+            url: answers.url.parse().unwrap(),
+            every: Duration::from_secs(60),
+            max_age: MAX_AGE,
+            quotes: [("ETH".to_owned(), rule)].into(),
+        };
+        let reader = PriceReader::new(feed, bench.world.db().clone()).unwrap();
+        // What is the last one behind such an answer, and since when.
+        let last = async |bench: &Bench, eth: &str, secs_ago: i64| {
+            let (db, now) = (bench.world.db(), bench.world.now());
+            let at = now.0 / 1_000_000 - secs_ago;
+            answers.give("200 OK", &format!(r#"{{"eth":{eth},"at":{at}}}"#));
+            reader.tick(&bench.world.clock()).await.unwrap();
+            let last = prices::of_moment(&mut db.read().await.unwrap(), "ETH", now).await.unwrap().unwrap();
+            (last.price.to_string(), last.at)
+        };
+        let first = ("3000".to_owned(), bench.world.now());
+        assert_eq!(last(&bench, "3000", 0).await, first, "{engine:?}");
+        for (eth, secs_ago) in [(r#""three thousand""#, 0), ("3001", 3_600), ("300000", 0), ("30", 0)] {
+            bench.pass(60).await;
+            assert_eq!(last(&bench, eth, secs_ago).await, first, "{engine:?}: {eth} of {secs_ago} s ago");
+        }
+        // It was good for 15 minutes, and that it is older is an alarm after 5 more.
+        bench.pass(900 + 300 - 4 * 60).await;
+        bench.assert_healthy().await;
+        bench.pass(1).await;
+        bench.assert_unhealthy("the price of ETH is older than").await;
+        let newer = ("3001".to_owned(), bench.world.now());
+        assert_eq!(last(&bench, "3001", 0).await, newer, "{engine:?}");
+        bench.assert_healthy().await;
+        bench.close().await;
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use landfall::health::{ChainReport, Status};
-use landfall::transfer::State;
+use landfall::transfer::{FailureCode, SponsorState, State};
 use landfall_chain::U256;
 use landfall_sim::{SimLeg, WEALTH};
 
@@ -31,18 +31,24 @@ async fn complaints(world: &World) -> Vec<String> {
 
 impl Bench {
     /// Time goes on, and the sender with it.
-    async fn pass(&mut self, secs: u64) {
+    pub(super) async fn pass(&mut self, secs: u64) {
         self.world.pass(Duration::from_secs(secs));
         self.settle().await;
     }
 
-    async fn assert_unhealthy(&self, why: &str) {
+    pub(super) async fn assert_unhealthy(&self, why: &str) {
         let complaints = complaints(&self.world).await;
         assert!(complaints.len() == 1 && complaints[0].contains(why), "{why}: {complaints:?}");
     }
 
-    async fn assert_healthy(&self) {
+    pub(super) async fn assert_healthy(&self) {
         assert_eq!(complaints(&self.world).await, Vec::<String>::new());
+    }
+
+    /// Whether it is unhealthy, for nothing was proved of a transfer for long.
+    async fn is_unproved(&self) -> bool {
+        let complaints = complaints(&self.world).await;
+        complaints.iter().any(|complaint| complaint.contains("10 minutes behind finality nothing is proved of them"))
     }
 }
 
@@ -165,19 +171,77 @@ async fn a_cost_that_waits_for_its_price_for_five_minutes_makes_unhealthy_until_
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_accepted_and_is_not_sent_within_sixty_seconds_makes_unhealthy_until_it_is() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine, 1).await;
+        bench.settle().await;
+        bench.world.chain.set_not_ready(Some("its domain is another"));
+        let id = bench.accept(1, 1_000).await;
+        bench.pass(60).await;
+        assert_eq!(bench.state(id).await, State::Accepted, "{engine:?}");
+        bench.assert_healthy().await;
+        bench.pass(1).await;
+        bench.assert_unhealthy("1 transfers were not sent within 60 s").await;
+        bench.world.chain.set_not_ready(None);
+        // Until the newest block is as late as the clock.
+        bench.blocks(6).await;
+        assert!(bench.shown(id).await.submitted_at.is_some(), "{engine:?}");
+        bench.assert_healthy().await;
+        assert_eq!(bench.until_ended(id).await, State::Confirmed, "{engine:?}");
+        bench.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sponsor_that_is_quarantined_makes_unhealthy_at_once_until_a_person_releases_it() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine, 2).await;
+        bench.settle().await;
+        let operator = bench.world.operator();
+        operator.quarantine_sponsor(bench.world.db(), CHAIN, 1).await.unwrap();
+        let sponsors = shown(&bench.world).await.sender.unwrap().sponsors;
+        assert_eq!(sponsors.iter().map(|it| it.state).collect::<Vec<_>>(), ["active", "quarantined"], "{engine:?}");
+        bench.assert_unhealthy("sponsor 1 is quarantined").await;
+        let released = (SponsorState::Quarantined, SponsorState::Active);
+        operator.set_sponsor(bench.world.db(), CHAIN, 1, released).await.unwrap();
+        bench.assert_healthy().await;
+        bench.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_expires_while_the_chain_stands_still_makes_unhealthy_half_an_hour_behind_its_deadline() {
+    let mut bench = Bench::on(Engine::Sqlite, 1).await;
+    let id = bench.accept(1, 1_000).await;
+    bench.settle().await;
+    bench.world.chain.forget_pool();
+    let deadline = bench.shown(id).await.deadline;
+    bench.world.set_clock(deadline);
+    bench.settle().await;
+    assert_eq!(bench.state(id).await, State::Expiring);
+    assert_eq!(shown(&bench.world).await.sender.unwrap().expiring, 1);
+    bench.world.set_clock(deadline.plus(Duration::from_secs(30 * 60)));
+    assert!(!bench.is_unproved().await);
+    bench.world.pass(Duration::from_secs(1));
+    assert!(bench.is_unproved().await);
+    // A final block is behind the deadline.
+    bench.world.chain.mine_empty(40);
+    bench.follow().await;
+    assert_eq!(bench.state(id).await, State::Dropped(FailureCode::WindowElapsed));
+    assert!(!bench.is_unproved().await);
+    bench.close().await;
+}
+
 #[tokio::test]
 async fn what_ran_out_of_time_and_is_not_proved_ten_minutes_behind_finality_makes_unhealthy() {
     let mut bench = Bench::on(Engine::Sqlite, 0).await;
     let id = bench.accept(1, 1_000).await;
     let deadline = bench.shown(id).await.deadline;
-    let unproved = async |bench: &Bench| {
-        let complaints = complaints(&bench.world).await;
-        complaints.iter().any(|complaint| complaint.contains("10 minutes behind finality nothing is proved of them"))
-    };
     // Nobody ticks the sender, so nothing is proved however far the blocks get.
     let limit = deadline.plus(Duration::from_secs(600));
     while bench.world.chain_time() < limit {
-        assert!(!unproved(&bench).await);
+        assert!(!bench.is_unproved().await);
         bench.world.chain.mine_empty(1);
         bench.world.keep_time();
         bench.world.catch_up().await;
@@ -185,9 +249,9 @@ async fn what_ran_out_of_time_and_is_not_proved_ten_minutes_behind_finality_make
     bench.world.chain.mine_empty(FINALITY_DEPTH + 1);
     bench.world.keep_time();
     bench.world.catch_up().await;
-    assert!(unproved(&bench).await);
+    assert!(bench.is_unproved().await);
     bench.settle().await;
     assert!(bench.state(id).await.status().is_terminal());
-    assert!(!unproved(&bench).await);
+    assert!(!bench.is_unproved().await);
     bench.close().await;
 }

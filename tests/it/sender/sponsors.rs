@@ -2,14 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use landfall::transfer::{FailureCode, State};
+use axum::http::{Method, StatusCode};
+use landfall::api::openapi_json;
+use landfall::feed::Numberer;
+use landfall::key::Scope;
+use landfall::transfer::{FailureCode, SponsorState, State};
 use landfall_chain::{AssetId, U256};
 use landfall_sim::{SendFault, SimLeg, SimTx, WEALTH};
+use serde_json::Value;
 
-use super::{Bench, LEASE_OVER, PAYER};
-use crate::harness::books::rows;
+use super::{Bench, LEASE_OVER, PAYER, token};
+use crate::api::transfers::{PATH, send, serve};
+use crate::harness::books::{self, rows};
 use crate::harness::postgres::{ENGINES, Engine};
-use crate::harness::world::{FINALITY_DEPTH, address};
+use crate::harness::world::{CHAIN, FINALITY_DEPTH, address, report};
 
 async fn states(bench: &Bench) -> Vec<String> {
     let states: Vec<(String,)> = rows(bench.world.db(), "SELECT state FROM sponsors ORDER BY number").await;
@@ -122,6 +128,34 @@ async fn a_sponsor_that_is_quarantined_while_it_carries_is_relieved_by_another()
     assert!(bench.state(id).await == State::Included, "{:?}", bench.shown(id).await);
     assert_eq!(attempts_of(&bench, 0).await, before);
     assert_eq!(bench.until_ended(id).await, State::Confirmed);
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn what_a_sponsor_has_under_way_when_another_takes_its_place_is_watched_to_its_end() {
+    let mut bench = Bench::on(Engine::Sqlite, 1).await;
+    let under_way = bench.accept(1, 1_000).await;
+    bench.settle().await;
+    bench.add_sponsors(1).await;
+    let (active, paused) = (SponsorState::Active, SponsorState::Paused);
+    bench.world.operator().set_sponsor(bench.world.db(), CHAIN, 0, (active, paused)).await.unwrap();
+    // The other one is derived, and then checked.
+    bench.tick().await;
+    bench.tick().await;
+    let later = bench.accept(2, 1_000).await;
+    bench.settle().await;
+    assert_eq!(states(&bench).await, ["paused", "active"]);
+    assert_eq!([attempts_of(&bench, 0).await, attempts_of(&bench, 1).await], [1, 1]);
+    // Its bytes are still sent again where a node forgot them.
+    bench.world.chain.forget_pool();
+    bench.blocks(2).await;
+    for id in [under_way, later] {
+        assert_eq!(bench.state(id).await, State::Included);
+    }
+    for id in [under_way, later] {
+        assert_eq!(bench.until_ended(id).await, State::Confirmed);
+    }
+    assert_eq!([attempts_of(&bench, 0).await, attempts_of(&bench, 1).await], [1, 1]);
     bench.close().await;
 }
 
@@ -301,4 +335,60 @@ async fn what_an_empty_sponsor_cannot_carry_is_carried_by_another() {
         assert_eq!(bench.until_ended(id).await, State::Confirmed);
     }
     bench.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_to_a_sponsor_is_no_deposit_and_no_event_and_counts_in_the_books_alone() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine, 1).await;
+        bench.settle().await;
+        let sponsor = bench.sponsor(0);
+        let (deposits, events) = (bench.world.deposits().await, books::events(bench.world.db()).await);
+        let legs = vec![SimLeg::native(address(PAYER), sponsor, 5), token(address(PAYER), sponsor, 7)];
+        let paid = bench.by_hand(legs);
+        bench.world.chain.mine(vec![paid]);
+        bench.blocks(FINALITY_DEPTH).await;
+        assert_eq!(bench.world.deposits().await, deposits, "{engine:?}");
+        assert_eq!(books::events(bench.world.db()).await, events, "{engine:?}");
+        let accounts: Vec<(String,)> = rows(bench.world.db(), "SELECT id FROM accounts").await;
+        assert_eq!(accounts, [("alice".to_owned(),)], "{engine:?}");
+        let arrived = "SELECT reason, recipient, amount_text FROM unattributed";
+        let arrived: Vec<(String, Vec<u8>, String)> = rows(bench.world.db(), arrived).await;
+        let funded = ("own_gas_topup".to_owned(), sponsor.as_bytes().to_vec(), "5".to_owned());
+        assert_eq!(arrived, [funded], "{engine:?}");
+        bench.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_answer_of_the_api_names_a_sponsor_that_was_funded_and_has_paid_for_a_transfer() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine, 1).await;
+        bench.settle().await;
+        let sponsor = bench.sponsor(0);
+        let funding = bench.by_hand(vec![SimLeg::native(address(PAYER), sponsor, 5)]);
+        bench.world.chain.mine(vec![funding]);
+        let id = bench.accept(1, 1_000).await;
+        assert_eq!(bench.until_ended(id).await, State::Confirmed, "{engine:?}");
+        assert!(bench.world.chain.sent(&sponsor) > 0, "{engine:?}");
+        report(&bench.world).await;
+        Numberer::new(bench.world.db().clone(), "test".to_owned()).tick(bench.world.now()).await.unwrap();
+        let (router, key) = serve(&bench.world, true, &[Scope::Read, Scope::Webhooks]).await;
+        let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+        let lists = document["paths"].as_object().unwrap().iter();
+        let lists = lists.filter(|(path, of)| of.get("get").is_some() && !path.contains('{'));
+        let lists: Vec<String> = lists.map(|(path, _)| path.clone()).collect();
+        assert!(lists.len() > 6, "{lists:?}");
+        let of_alice =
+            |path: String| if path.ends_with("/deposits") { format!("{path}?account_id=alice") } else { path };
+        let single = ["", "/balances", "/coverage"].map(|of| format!("/v2/accounts/alice{of}"));
+        let all = lists.into_iter().map(of_alice).chain(single).chain([format!("{PATH}/{id}")]);
+        for path in all {
+            let (status, body) = send(&router, &key, Method::GET, &path, String::new()).await;
+            assert_eq!(status, StatusCode::OK, "{engine:?}: {path}: {body}");
+            let is_named = body.to_string().to_lowercase().contains(&sponsor.to_string().to_lowercase());
+            assert!(!is_named, "{engine:?}: {path} names a sponsor: {body}");
+        }
+        bench.close().await;
+    }
 }

@@ -42,7 +42,7 @@ async fn stop(world: &World) {
 }
 
 async fn resume(world: &World) {
-    assert_eq!(world.operator().resume_sending(world.db(), &[CHAIN]).await.unwrap(), 1, "it was stopped");
+    assert_eq!(world.operator().resume_sending(world.db(), &[CHAIN]).await.unwrap(), [CHAIN], "it was stopped");
 }
 
 impl Bench {
@@ -68,6 +68,21 @@ impl Bench {
     async fn ask(&self, n: u32, amount: u64) -> Result<(Transfer, Made), AcceptError> {
         report(&self.world).await;
         registry::accept_transfer(self.world.db(), &self.order(n, amount), REFUSE, self.world.now()).await
+    }
+
+    /// What ended it stands on record with the time of the block that showed it, and the endpoints that reported the state of
+    /// the key in it.
+    async fn assert_evidence(&self, id: TransferId, evidence: &str, endpoints: &[&str]) {
+        let changes = self.changes(id).await;
+        let Some(ended) = changes.last() else { panic!("{id} has no history") };
+        let block = ended.block.unwrap();
+        let blocks = self.world.chain.blocks();
+        let shown = blocks.iter().find(|shown| shown.header.block == block).unwrap();
+        assert_eq!(ended.block_time, Some(Timestamp::from_secs(shown.header.time_secs)), "{ended:?}");
+        let reported_by: Vec<&str> = ended.reported_by.iter().map(String::as_str).collect();
+        assert_eq!((ended.evidence.as_str(), &reported_by[..]), (evidence, endpoints), "{ended:?}");
+        let accepted = (changes[0].block, changes[0].block_time, changes[0].reported_by.len());
+        assert_eq!(accepted, (None, None, 0), "it was accepted in no block");
     }
 
     /// The request that comes again is answered with its transfer, as that is now.
@@ -101,6 +116,8 @@ async fn while_the_sending_is_stopped_nothing_is_signed_or_sent_and_what_was_sen
         let why = "an operator had stopped the sending until the end of the window";
         assert_eq!(dropped.state, State::Dropped(FailureCode::SenderStopped), "{engine:?}");
         assert_eq!(dropped.reason.as_deref(), Some(why));
+        bench.assert_evidence(unsigned, "never_used", &["sim"]).await;
+        bench.assert_evidence(carried, "final", &[]).await;
         assert_eq!(bench.available().await, U256::from(USDC - 4_000_000), "{engine:?}: its money is free again");
         assert_eq!((bench.signer.seq(), bench.attempts().await.len()), (signed, 1), "{engine:?}");
         assert_eq!(bench.world.chain.sends_struck(), BTreeMap::new(), "{engine:?}: nothing was handed to a node");

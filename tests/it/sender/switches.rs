@@ -1,6 +1,7 @@
 //! Another delegate is taken while transfers are under way: each is paid once, by the one that was in use when it was
 //! accepted.
 
+use landfall::operator::Operator;
 use landfall::store::delegates::Taken;
 use landfall::transfer::{DELEGATE_TIME, FailureCode, State, TransferId};
 use landfall_chain::{Address, Delegate, Route};
@@ -29,7 +30,7 @@ impl Bench {
 
     async fn take(&self, delegate: &Delegate) -> Taken {
         let operator = self.world.operator();
-        operator.take_delegate(self.world.db(), (&self.world.network, delegate), false).await.unwrap()
+        operator.take_delegate(self.world.db(), (&self.world.network, delegate)).await.unwrap()
     }
 
     /// Blocks until a final one shows what others have paid.
@@ -139,8 +140,8 @@ async fn while_a_delegate_that_was_in_use_is_not_listed_nothing_is_signed_for_an
 async fn a_delegate_is_taken_once_with_an_entry_in_the_audit_and_never_by_a_dry_run() {
     for engine in ENGINES {
         let bench = Bench::with_two_delegates(engine).await;
-        let (operator, network) = (bench.world.operator(), &bench.world.network);
-        let dry = operator.take_delegate(bench.world.db(), (network, &OWN), true).await.unwrap();
+        let (tries, network) = (Operator { dry_run: true, ..bench.world.operator() }, &bench.world.network);
+        let dry = tries.take_delegate(bench.world.db(), (network, &OWN)).await.unwrap();
         assert!(dry.is(&network.delegates[0]));
         let text = "SELECT number FROM delegates ORDER BY number";
         assert_eq!(rows::<(i64,)>(bench.world.db(), text).await, []);

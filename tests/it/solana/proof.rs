@@ -435,7 +435,7 @@ async fn what_the_only_endpoint_left_denies_is_not_confirmed() {
 async fn a_transaction_is_never_credited_with_more_than_its_newest_reading_paid() {
     let mut scene = Scene::of(1).await;
     assert_eq!(scene.ticks(1).await, None);
-    let author = landfall::operator::Operator { actor: "a person", reason: "why", now: NOW };
+    let author = landfall::operator::Operator { actor: "a person", reason: "why", now: NOW, dry_run: false };
     author.confirm_through(&scene.store.db, CHAIN, 14, REST).await.unwrap();
     assert_eq!(scene.ticks(1).await, None);
     assert_eq!(scene.status().await, Some(DepositStatus::Confirmed));

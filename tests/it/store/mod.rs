@@ -46,5 +46,6 @@ mod statements;
 mod status;
 mod traces;
 mod transactions;
+mod transfers;
 mod unattributed;
 mod unexplained;

@@ -1,7 +1,7 @@
 """What schemathesis must know beside openapi.json: how texts of our formats are made, and how requests are signed.
 
 LANDFALL_SIGNING_KEY is the PEM of the Ed25519 key that the API key of LANDFALL_KEY_ID is paired with: then each request is signed
-as openapi.json says of `X-Request-Signature`. Without it none is.
+as openapi.json says of `X-Request-Signature`. Without it none is. LANDFALL_PAYER is the id of an account that has USDC to send.
 """
 
 import base64
@@ -80,6 +80,32 @@ def before_call(context, case, kwargs):
     wait = str((case.query or {}).get("wait"))
     if wait in map(str, range(1, 26)):
         case.query["wait"] = "1" if wait == "25" else "0"
+
+
+@schemathesis.hook("before_call")
+def most_transfers_can_be_paid(context, case, kwargs):
+    """Of four well-formed transfers three are of the account that has money, whatever else was asked for. What they ask for follows from
+    their `request_id`, so that one that comes again is the same. Those that go through the values of each field stay as they are."""
+    meta, body = case.meta, case.body
+    if case.operation.label != "POST /v2/crypto/transfers" or meta is None or not isinstance(body, dict):
+        return
+    if meta.phase.name == "coverage" or not meta.generation.mode.is_positive:
+        return
+    digest = hashlib.sha256(body["request_id"].lower().encode()).hexdigest()
+    if digest[0] in "048c":
+        return
+    # The account has some 9,000 of the largest.
+    amount = f"0.{1 + int(digest[1:4], 16) % 999:06d}"
+    address, chain = "0x" + digest[-40:], "ETHEREUM_TESTNET"
+    nested = {"address_destination": {"address": address, "chain": chain}}
+    flat = {"destination_address": address, "destination_chain": chain}
+    case.body = {
+        "request_id": body["request_id"],
+        "account_id": os.environ["LANDFALL_PAYER"],
+        "currency_symbol": "USDC",
+        "amount": amount,
+        **(nested if digest[4] in "01234567" else flat),
+    }
 
 
 # What is refused with 503 although nothing failed.

@@ -102,6 +102,13 @@ impl Cluster {
         self.ask(method, params).await.unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
+    /// Blocks are so much later: on surfpool at once, on a validator when that time is over.
+    pub(crate) async fn leap(&self, secs: u64) {
+        if self.ask("landfall_leap", json!([secs])).await.is_err() {
+            tokio::time::sleep(Duration::from_secs(secs)).await;
+        }
+    }
+
     /// A blockhash to sign with. At `processed`: see `mended.mjs`.
     pub(crate) async fn blockhash(&self) -> Hash {
         let latest = self.rpc("getLatestBlockhash", json!([{ "commitment": "processed" }])).await;

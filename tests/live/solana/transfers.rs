@@ -26,7 +26,7 @@ pub(crate) const SOL: u64 = 1_000_000_000;
 const FEE: u64 = 10_000;
 /// A token account without extensions; those of Token-2022 have some.
 const TOKEN_ACCOUNT_BYTES: u64 = 165;
-const CHAIN_REF: &str = "solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1";
+pub(crate) const CHAIN_REF: &str = "solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1";
 
 /// A stage with a keystore, two accounts whose addresses are derived, a token, and sponsors that are funded.
 pub(crate) struct Bench {
@@ -45,7 +45,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    async fn new(engine: Engine, program: (Pubkey, &str)) -> Self {
+    pub(crate) async fn new(engine: Engine, program: (Pubkey, &str)) -> Self {
         let keystore = "signer = \"keystore:keys\"\npassphrase_file = \"passphrase\"";
         Bench::signing_by(Stage::new(engine).await, program, keystore, None).await
     }
@@ -129,20 +129,39 @@ impl Bench {
         answered(request.header("content-type", "application/json").body(body.to_string())).await
     }
 
-    async fn get(&self, path: &str) -> Value {
+    pub(crate) async fn get(&self, path: &str) -> Value {
         let (status, body) = answered(self.client.get(format!("{}{path}", self.api)).bearer_auth(&self.key)).await;
         assert_eq!(status, 200, "{body}");
         body
     }
 
-    /// Asks for a transfer of alice's, until what she has is known.
-    pub(crate) async fn send(&self, nth: u32, (symbol, amount): (&str, &str), to: &Pubkey) -> String {
+    /// The id of alice's account.
+    async fn account(&self) -> String {
         let accounts = self.get("/v2/accounts").await;
         let is_alices = |account: &&Value| account["addresses"][0]["address"] == self.alice.to_string();
-        let alice = accounts["accounts"].as_array().unwrap().iter().find(is_alices).unwrap()["id"].clone();
+        let alice = accounts["accounts"].as_array().unwrap().iter().find(is_alices).unwrap();
+        alice["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until alice may spend so much.
+    pub(crate) async fn until_available(&self, symbol: &str, amount: &str) {
+        let (path, begun) = (format!("/v2/accounts/{}/balances?symbol={symbol}", self.account().await), Instant::now());
+        loop {
+            let asked = self.client.get(format!("{}{path}", self.api)).bearer_auth(&self.key);
+            let (status, balances) = answered(asked).await;
+            if status == 200 && balances["balances"][0]["available"] == amount {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{balances}\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Asks for a transfer of alice's, until what she has is known.
+    pub(crate) async fn send(&self, nth: u32, (symbol, amount): (&str, &str), to: &Pubkey) -> String {
         let body = json!({
             "request_id": format!("00000000-0000-4000-8000-{nth:012}"),
-            "account_id": alice,
+            "account_id": self.account().await,
             "currency_symbol": symbol,
             "amount": amount,
             "address_destination": { "address": to.to_string(), "chain": CHAIN.name() },
@@ -158,7 +177,7 @@ impl Bench {
         }
     }
 
-    fn explained(&self, id: &str) -> Value {
+    pub(crate) fn explained(&self, id: &str) -> Value {
         serde_json::from_str(&self.stage.ok(&["transfer", "explain", id, "--json"])).unwrap()
     }
 
@@ -203,7 +222,7 @@ impl Bench {
     }
 
     /// What the receiver was sent of a transfer, in the order in which it came.
-    fn events(&self, id: &str) -> Vec<String> {
+    pub(crate) fn events(&self, id: &str) -> Vec<String> {
         let log = self.stage.receiver.log();
         let of = log.iter().filter(|received| received.field("id") == id);
         let stage_of = |received: &landfall::receiver::Received| match received.field("stage") {

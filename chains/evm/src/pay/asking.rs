@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use landfall_chain::{
-    Acting, Address, AssetId, BlockRef, BroadcastResponse, Carried, FeeMarket, GuardQuote, Intent, Maker, Mark,
-    PayingChain, Quote, Readiness, ReclaimQuote, Route, SignedAuthorization, SourceError, TxId, U256, Unpayable,
+    Acting, Address, AssetId, BlockRef, BroadcastResponse, Carried, FeeMarket, GuardQuote, Intent, KeyReport, Maker,
+    Mark, PayingChain, Quote, Readiness, ReclaimQuote, Route, SignedAuthorization, SourceError, TxId, U256, Unpayable,
 };
 use landfall_rpc::{Answer, Call, Need, NodeError, Raw};
 use serde::Deserialize;
@@ -173,8 +173,8 @@ impl PayingChain for EvmSource {
         Ok(true)
     }
 
-    async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
-        Ok(is_used(self.pool(), intent, at).await?)
+    async fn key_report(&self, intent: &Intent, at: &BlockRef) -> Result<KeyReport, SourceError> {
+        Ok(key_report(self.pool(), intent, at).await?)
     }
 
     async fn was_made(&self, _: &Intent, _: u64, _: &BlockRef) -> Result<bool, SourceError> {
@@ -423,7 +423,7 @@ pub(super) fn is_refused(error: &NodeError) -> bool {
     is_of_the_contract(error) || error.message.contains("gas required exceeds allowance")
 }
 
-async fn is_used(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<bool, EvmError> {
+async fn key_report(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<KeyReport, EvmError> {
     check_chain(pool, &intent.chain_ref)?;
     let (methods, call): (&'static [&'static str], _) = match used_at(intent).map_err(wrong(pool))? {
         UsedAt::Call((contract, data)) => (&[CALL], call_of(&contract, &data, by_hash(at))),
@@ -432,7 +432,7 @@ async fn is_used(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<bool, Ev
             (&[STORAGE], Call { method: STORAGE, params: json!([contract, slot, by_hash(at)]) })
         }
     };
-    let state = agreed(pool, at, ("whether an intent was used", methods, &call), |endpoint, answer| {
+    let report = agreed_by(pool, at, ("whether an intent was used", methods, &call), |endpoint, answer| {
         let word: Data<'_> = endpoint.parse(call.method, answer)?;
         match word.to_array::<32>() {
             Some(word) if word == number_word(0) => Ok(KeyState::Unused),
@@ -444,20 +444,17 @@ async fn is_used(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<bool, Ev
             Some(_) | None => Err(endpoint.unusable(call.method, "whether a key is used is neither true nor false")),
         }
     });
-    match state.await? {
-        KeyState::Used => Ok(true),
-        KeyState::Unused => Ok(false),
-        // A listed delegate may be missing on a chain. Nothing was ever used at an address without code.
-        KeyState::Silent => {
-            let UsedAt::Call((contract, _)) = used_at(intent).map_err(wrong(pool))? else { return Ok(false) };
-            if has_code(pool, &Address::Evm(contract), at).await? {
-                let (what, reports) = ("whether an intent was used", "a contract with code answers nothing".to_owned());
-                let (chain, agree, missing) = (pool.chain(), pool.must_agree(), String::new());
-                return Err(EvmError::Unagreed { chain, what, block: *at, agree, reports, missing });
-            }
-            Ok(false)
-        }
+    let (state, reported_by) = report.await?;
+    // A listed delegate may be missing on a chain. Nothing was ever used at an address without code.
+    if state == KeyState::Silent
+        && let UsedAt::Call((contract, _)) = used_at(intent).map_err(wrong(pool))?
+        && has_code(pool, &Address::Evm(contract), at).await?
+    {
+        let (what, reports) = ("whether an intent was used", "a contract with code answers nothing".to_owned());
+        let (chain, agree, missing) = (pool.chain(), pool.must_agree(), String::new());
+        return Err(EvmError::Unagreed { chain, what, block: *at, agree, reports, missing });
     }
+    Ok(KeyReport { is_used: state == KeyState::Used, reported_by })
 }
 
 /// Whether there is code at the address after the block `at`.
@@ -497,9 +494,19 @@ impl fmt::Display for KeyState {
 pub(super) async fn agreed<T: Copy + PartialEq + Send + Sync + Display>(
     pool: &Pool,
     at: &BlockRef,
-    (what, methods, call): (&'static str, &'static [&'static str], &Call),
+    asked: (&'static str, &'static [&'static str], &Call),
     read: impl Fn(&Endpoint, &Raw) -> Result<T, EvmError> + Send + Sync,
 ) -> Result<T, EvmError> {
+    Ok(agreed_by(pool, at, asked, read).await?.0)
+}
+
+/// As [`agreed`], and the endpoints that answer so.
+async fn agreed_by<T: Copy + PartialEq + Send + Sync + Display>(
+    pool: &Pool,
+    at: &BlockRef,
+    (what, methods, call): (&'static str, &'static [&'static str], &Call),
+    read: impl Fn(&Endpoint, &Raw) -> Result<T, EvmError> + Send + Sync,
+) -> Result<(T, Vec<String>), EvmError> {
     let (calls, agree, read) = (std::slice::from_ref(call), pool.must_agree(), &read);
     let ask = |endpoint| -> BoxFuture<'_, Result<T, EvmError>> {
         Box::pin(async move {
@@ -514,7 +521,7 @@ pub(super) async fn agreed<T: Copy + PartialEq + Send + Sync + Display>(
     let responses = pool.call_each(need, Vec::new(), ask, enough).await?;
     let reported = responses.reported;
     if reported.len() >= agree && !differ(&reported) {
-        return Ok(reported[0].1);
+        return Ok((reported[0].1, reported.iter().map(|(endpoint, _)| endpoint.id.clone()).collect()));
     }
     let each = |(endpoint, answer): &(&Endpoint, T)| format!("{} reports {answer}", endpoint.id);
     let reports = reported.iter().map(each).collect::<Vec<_>>().join(", ");

@@ -4,7 +4,8 @@ use alloy::hex;
 use alloy::primitives::keccak256;
 use landfall_chain::{
     Address, AssetId, BlockHash, BlockRef, BroadcastResponse, Carried, Carrier, Chain, EndpointState, FeeMarket,
-    Intent, Network, PayingChain, Quote, Readiness, Route, SignedIntent, SourceErrorKind, TxId, U256, Unpayable,
+    Intent, KeyReport, Network, PayingChain, Quote, Readiness, Route, SignedIntent, SourceErrorKind, TxId, U256,
+    Unpayable,
 };
 use landfall_evm::{EvmSource, network, pay};
 use serde_json::{Value, json};
@@ -414,12 +415,14 @@ fn word(number: u64) -> Value {
 }
 
 #[tokio::test]
-async fn whether_a_key_was_used_counts_only_as_two_report_it_alike() {
+async fn whether_a_key_was_used_counts_only_as_two_report_it_alike_and_both_are_named() {
     let (first, second, source) = two().await;
-    for (used, expected) in [(0, false), (1, true)] {
+    for (used, is_used) in [(0, false), (1, true)] {
         state(&first, word(used));
         state(&second, word(used));
-        assert_eq!(source.is_used(&intent(), &at()).await.unwrap(), expected);
+        let reported_by = [&first, &second].map(|live| live.node.id().to_owned()).to_vec();
+        assert_eq!(source.key_report(&intent(), &at()).await.unwrap(), KeyReport { is_used, reported_by });
+        assert_eq!(source.is_used(&intent(), &at()).await.unwrap(), is_used);
     }
     state(&second, word(0));
     let error = source.is_used(&intent(), &at()).await.unwrap_err();
@@ -453,7 +456,8 @@ async fn t4_no_answer_is_neither_used_nor_unused() {
     assert_trusted(&source);
     // Where an operator lets one suffice, one does.
     source.set_agree(1).unwrap();
-    assert!(!source.is_used(&intent(), &at()).await.unwrap());
+    let reported_by = vec![first.node.id().to_owned()];
+    assert_eq!(source.key_report(&intent(), &at()).await.unwrap(), KeyReport { is_used: false, reported_by });
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
     Acting, Address, AssetId, BlockRef, BlockSource, BroadcastResponse, Carried, FeeMarket, GuardQuote, GuardTerms,
-    Guarded, Intent, Maker, Mark, PayingChain, Proof, Quote, Read, Readiness, Reclaim, ReclaimQuote, Route,
+    Guarded, Intent, KeyReport, Maker, Mark, PayingChain, Proof, Quote, Read, Readiness, Reclaim, ReclaimQuote, Route,
     SourceError, TxId, U256, Unpayable,
 };
 use landfall_rpc::{Call, Need};
@@ -155,8 +155,9 @@ impl PayingChain for SolanaSource {
         Ok(block.marks.contains(mark))
     }
 
-    async fn is_used(&self, intent: &Intent, at: &BlockRef) -> Result<bool, SourceError> {
-        Ok(is_made(&self.pool, intent, at).await?)
+    async fn key_report(&self, intent: &Intent, at: &BlockRef) -> Result<KeyReport, SourceError> {
+        let (is_used, reported_by) = is_made(&self.pool, intent, at).await?;
+        Ok(KeyReport { is_used, reported_by })
     }
 
     async fn was_made(&self, intent: &Intent, from: u64, at: &BlockRef) -> Result<bool, SourceError> {
@@ -397,8 +398,8 @@ fn not_ready(why: &str) -> Readiness {
     Readiness::NotReady(why.to_owned())
 }
 
-/// Whether the guard is there, at a final slot that is not below `at`.
-async fn is_made(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<bool, SolanaError> {
+/// Whether the guard is there, at a final slot that is not below `at`, and the endpoints that report it.
+async fn is_made(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<(bool, Vec<String>), SolanaError> {
     check_chain(pool, intent)?;
     let guard = guard_of(pool, intent)?;
     let key = [super::solana(&guard).map_err(wrong(pool))?];
@@ -411,7 +412,7 @@ async fn is_made(pool: &Pool, intent: &Intent, at: &BlockRef) -> Result<bool, So
             Ok(accounts.value.first().is_some_and(|account| account.as_ref().is_some_and(|it| it.lamports > 0)))
         })
     };
-    alike(pool, (guard, reached, &[ACCOUNTS]), ask).await
+    alike_by(pool, (guard, reached, &[ACCOUNTS]), ask).await
 }
 
 /// Who made the guard.
@@ -453,9 +454,18 @@ fn guard_of(pool: &Pool, intent: &Intent) -> Result<Address, SolanaError> {
 /// What as many endpoints as must agree report of a guard. If anybody who was asked differs, it is an error.
 async fn alike<'p, T: Copy + PartialEq + Debug + Send + Sync>(
     pool: &'p Pool,
-    (guard, slot, methods): (Address, u64, &'static [&'static str]),
+    asked: (Address, u64, &'static [&'static str]),
     ask: impl Fn(&'p Endpoint) -> BoxFuture<'p, Result<T, SolanaError>> + Send + Sync,
 ) -> Result<T, SolanaError> {
+    Ok(alike_by(pool, asked, ask).await?.0)
+}
+
+/// As [`alike`], and the endpoints that report it.
+async fn alike_by<'p, T: Copy + PartialEq + Debug + Send + Sync>(
+    pool: &'p Pool,
+    (guard, slot, methods): (Address, u64, &'static [&'static str]),
+    ask: impl Fn(&'p Endpoint) -> BoxFuture<'p, Result<T, SolanaError>> + Send + Sync,
+) -> Result<(T, Vec<String>), SolanaError> {
     let agree = pool.must_agree();
     let differ = |reported: &[(&Endpoint, T)]| reported.iter().any(|(_, answer)| *answer != reported[0].1);
     let enough = |reported: &[(&Endpoint, T)]| reported.len() >= agree || differ(reported);
@@ -463,7 +473,7 @@ async fn alike<'p, T: Copy + PartialEq + Debug + Send + Sync>(
     let responses = pool.call_each(need, Vec::new(), ask, enough).await?;
     let reported = responses.reported;
     if reported.len() >= agree && !differ(&reported) {
-        return Ok(reported[0].1);
+        return Ok((reported[0].1, reported.iter().map(|(endpoint, _)| endpoint.id.clone()).collect()));
     }
     let each = |(endpoint, answer): &(&Endpoint, T)| format!("{} reports {answer:?}", endpoint.id);
     let reports = reported.iter().map(each).collect::<Vec<_>>().join(", ");

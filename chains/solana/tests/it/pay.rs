@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use landfall_chain::{
     Address, AssetId, BlockHash, BlockRef, BroadcastResponse, Chain, Effect, GuardQuote, GuardTerms, Guarded, Intent,
-    Maker, Mark, PayingChain, Readiness, Reclaim, ReclaimQuote, Route, SourceErrorKind, TxId, TxLife, TxRef, U256,
-    Unpayable,
+    KeyReport, Maker, Mark, PayingChain, Readiness, Reclaim, ReclaimQuote, Route, SourceErrorKind, TxId, TxLife, TxRef,
+    U256, Unpayable,
 };
 use landfall_cluster::{Before, Fault, Instead, Ledger, Lists, MethodAnswer, Node, Refusal, Tx, When};
 use landfall_solana::{SolanaSource, Timings, network, pay};
@@ -496,15 +496,16 @@ async fn whether_a_guard_stands_counts_only_at_what_is_final_and_as_two_report_i
             node.forget_counts();
             node.report_account(&guard().to_string(), reported.clone());
         }
-        let answer = source.is_used(&intent(), &at(14)).await;
-        let Some(expected) = expected else {
+        let answer = source.key_report(&intent(), &at(14)).await;
+        let Some(is_used) = expected else {
             let error = answer.unwrap_err();
             let by_first = reported[0]["lamports"].as_u64().unwrap_or_default() > 0;
             let said = format!("{} reports {by_first}, {} reports {}", first.id(), second.id(), !by_first);
             assert!(error.kind == SourceErrorKind::Transient && error.to_string().contains(&said), "{error}");
             continue;
         };
-        assert_eq!(answer.unwrap(), expected, "{reported:?}");
+        let reported_by = [&first, &second].map(|node| node.id().to_owned()).to_vec();
+        assert_eq!(answer.unwrap(), KeyReport { is_used, reported_by }, "{reported:?}");
         let how = json!({
             "commitment": "finalized", "encoding": "base64", "minContextSlot": 14,
             "dataSlice": { "offset": 0, "length": 165 },
@@ -610,7 +611,11 @@ async fn a_third_endpoint_fills_in_for_one_that_fails_and_one_that_contradicts_k
     let ([first, second, third], source) = three().await;
     let stands = |node: &Node| node.report_account(&guard().to_string(), account(SYSTEM, RENT, &[]));
     first.answer_method(ACCOUNTS, Ok(Value::Null));
-    assert!(!source.is_used(&intent(), &at(14)).await.unwrap(), "two are enough");
+    let KeyReport { is_used, mut reported_by } = source.key_report(&intent(), &at(14)).await.unwrap();
+    let mut two = [&second, &third].map(|node| node.id().to_owned());
+    reported_by.sort_unstable();
+    two.sort_unstable();
+    assert_eq!((is_used, &reported_by[..]), (false, &two[..]), "two are enough");
     [&second, &third].into_iter().for_each(stands);
     assert!(source.is_used(&intent(), &at(14)).await.unwrap());
     third.report_account(&guard().to_string(), Value::Null);

@@ -252,7 +252,7 @@ impl Followed {
 
     /// Accepts, as a person does, that what counted as final was replaced; the fork point.
     pub(super) async fn accept_reorg(&self) -> u64 {
-        let operator = Operator { actor: "a person", reason: "a test", now: self.now };
+        let operator = Operator { actor: "a person", reason: "a test", now: self.now, dry_run: false };
         operator.accept_reorg(&self.store.db, CHAIN).await.unwrap()
     }
 
