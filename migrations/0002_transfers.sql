@@ -54,7 +54,8 @@ CREATE TABLE transfers (
     confirmed_us BIGINT,
     -- Stands in each signature; only healing moves it.
     deadline_us BIGINT NOT NULL,
-    -- Its payer's key has signed it here; once it was handed over, a store that is lost may have had it signed.
+    -- Its payer's key has signed it here, as `intents` shows too, which lists would have to join. Once it was handed over, a store
+    -- that is lost may have had it signed.
     is_signed BOOLEAN NOT NULL DEFAULT false,
     -- How the asset is sent, and the key that the chain takes once, as its blocks show it: both are fixed here.
     route TEXT NOT NULL,
@@ -101,7 +102,7 @@ CREATE TABLE transfer_changes (
     block_number BIGINT,
     block_hash {{blob}},
     block_time_us BIGINT,
-    -- The endpoints that reported the state of the key in that block, by host and port, with a blank between; NULL where our own
+    -- The endpoints that reported the state of the key in that block, as `landfall status` names them, with a blank between; NULL where our own
     -- blocks showed it.
     reported_by TEXT,
     PRIMARY KEY (transfer_id, position)

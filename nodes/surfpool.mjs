@@ -5,8 +5,8 @@
 //
 // Prints {"url"} in one line of JSON when it listens: JSON-RPC by way of `surfpool/mended.mjs`, which says what it mends, with the
 // two methods of `surfpool/bank.mjs` beside it, `landfall_ws`, which tells where surfpool takes subscriptions, and
-// `landfall_leap` [SECONDS], behind which blocks are so much later. It ends when its standard input does, so with whoever started it, unless it is
-// to be kept, and listens on this machine only.
+// `landfall_leap` [SECONDS], behind which blocks are so much later. It ends when its standard input does, so with whoever
+// started it, unless it is to be kept, and listens on this machine only.
 // surfpool comes as a native module for Linux on x86-64 with glibc; elsewhere this ends with exit code 3 and says so.
 import { createRequire } from "node:module";
 import { parseArgs } from "node:util";

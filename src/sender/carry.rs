@@ -159,6 +159,10 @@ impl<C: PayingChain> Sender<C> {
             BroadcastResponse::Poor | BroadcastResponse::Delegated => {
                 warn!("sponsor {sponsor} on {} carries nothing new for now: {name}", self.network.chain);
                 self.rest(Resting::Sponsor(*sponsor), now);
+                if response == BroadcastResponse::Delegated {
+                    // One that has code is quarantined, which final blocks decide and not a node.
+                    self.keys.suspect();
+                }
             }
             BroadcastResponse::NonceUsed
             | BroadcastResponse::Underpriced

@@ -11,7 +11,8 @@ const LETTERS_MAX: usize = 300;
 /// Shown in place of what names a machine.
 const HIDDEN: &str = "***";
 /// What may stand around the name of a machine.
-const AROUND: [char; 15] = ['(', ')', '[', ']', '{', '}', '<', '>', '"', '\'', '`', ',', ';', '/', '='];
+const AROUND: [char; 22] =
+    ['(', ')', '[', ']', '{', '}', '<', '>', '"', '\'', '`', ',', ';', '/', '=', '?', '#', '|', '&', '%', '*', '\\'];
 /// How many digits a port has. Fewer would hide many a number that stands behind a colon.
 const PORT_DIGITS: RangeInclusive<usize> = 2..=5;
 
@@ -26,24 +27,27 @@ fn shown(piece: &str) -> &str {
     if is_url || piece.split(AROUND).any(is_machine) { HIDDEN } else { piece }
 }
 
-/// An address, a name with a port, or a name with a point in it.
+/// An address, a name with a port, or a name with a point in it. What else stands between colons may be in front of it.
 fn is_machine(part: &str) -> bool {
-    let part = part.trim_end_matches(['.', ':', '!', '?']);
-    let (name, port) = part.split_once(':').unwrap_or((part, ""));
+    let part = part.trim_end_matches(['.', ':', '!']);
+    let (name, port) = part.rsplit_once(':').unwrap_or((part, ""));
     let is_port = PORT_DIGITS.contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
     let is_named = name.bytes().any(|byte| byte.is_ascii_alphabetic());
-    part.parse::<Ipv6Addr>().is_ok() || is_host(name) || (is_port && is_named)
+    part.parse::<Ipv6Addr>().is_ok() || part.split(':').any(is_host) || (is_port && is_named)
 }
 
-/// Names of hosts are written in lower case. So an error such as `ERC20.transfer` is none.
+/// Names of hosts are written in one case. So an error such as `ERC20.transfer` is none.
 fn is_host(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let is_of_one_case = name == lower || name == name.to_ascii_uppercase();
     let is_label = |label: &str| {
-        let is_of_label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+        let is_of_label = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         !label.is_empty() && label.bytes().all(is_of_label)
     };
     let last = name.rsplit_once('.').map_or("", |(_, last)| last);
-    let is_top = last.len() > 1 && last.bytes().all(|byte| byte.is_ascii_lowercase());
-    name == "localhost" || name.parse::<Ipv4Addr>().is_ok() || (is_top && name.split('.').all(is_label))
+    let is_top = last.len() > 1 && last.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let is_dotted = is_of_one_case && is_top && name.split('.').all(is_label);
+    lower == "localhost" || name.parse::<Ipv4Addr>().is_ok() || is_dotted
 }
 
 #[cfg(test)]
@@ -57,6 +61,8 @@ mod tests {
             ("execution reverted (wss://node.example/KEY)", "execution reverted ***"),
             ("dial tcp 10.0.0.7:8545: connection refused", "dial tcp *** connection refused"),
             ("upstream geth-1:8545 timed out", "upstream *** timed out"),
+            ("upstream:10.0.0.7:8545 tcp:node.example:443 host:node.example", "*** *** ***"),
+            ("NODE.EXAMPLE or node.example?apikey=KEY or a.example|b", "*** or *** or ***"),
             ("ask eth-mainnet.g.node.example, or [2001:db8::1]:8545.", "ask *** or ***"),
             ("user:pw@node at localhost", "*** at ***"),
             (r#"{"upstream":"10.0.0.7"}; no"#, "*** no"),

@@ -130,7 +130,9 @@ impl<C: PayingChain> Sender<C> {
                 // Whoever made it: no transaction that would make it can land.
                 (Some(Maker { tx, .. }), ..) => Found { tx: Some(*tx), ..never(Evidence::GuardTaken) },
                 // What landed has made no guard, so it failed, and no other one can land any more.
-                (None, _, Some((tx, block))) => Found { tx: Some(tx), block: Some(block), ..never(Evidence::UsedUp) },
+                (None, _, Some((tx, block))) => {
+                    Found { evidence: Evidence::UsedUp, tx: Some(tx), block: Some(block), reported_by: Vec::new() }
+                }
                 (None, Some(obstacle), None) => never(Evidence::Impossible(obstacle)),
                 (None, None, None) => never(Evidence::NeverUsed { signed: !of.intents.is_empty(), halted }),
             };

@@ -31,7 +31,7 @@ pub(super) struct Found {
     pub(super) tx: Option<TxId>,
     /// The block that shows it.
     pub(super) block: Option<BlockRef>,
-    /// The endpoints that were asked for the state of the key in it. Nobody is where our own blocks show it.
+    /// The endpoints that reported the state of the key in it; none where our own blocks show it.
     pub(super) reported_by: Vec<String>,
 }
 

@@ -282,6 +282,31 @@ async fn r6_a_reorg_below_the_final_block_changes_nothing_and_needs_a_person() {
 }
 
 #[tokio::test]
+async fn a_fork_below_what_counted_as_final_halts_nothing_before_a_final_block_of_its_own_is_agreed() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, 5)]);
+    world.follow_empty(FINALITY_DEPTH + 2).await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    let ours = world.chain.blocks();
+    world.chain.set_finality_depth(None);
+    world.chain.fork_at(1);
+    world.chain.mine_empty(2 * FINALITY_DEPTH);
+    world.chain.claim_final(world.chain.blocks()[1].header.block);
+    // Headers are one endpoint's report, and what is agreed to be final lags behind.
+    for _ in 0..2 {
+        let error = world.try_tick().await.unwrap_err();
+        assert!(matches!(error, TickError::Contradiction { .. }) && error.may_pass(), "{error}");
+        assert!(error.to_string().contains("no final block there is agreed yet"), "{error}");
+    }
+    assert_eq!((world.incidents().await, world.status_of(5).await), (vec![], Confirmed));
+    world.chain.claim_final(world.chain.latest());
+    let error = world.try_tick().await.unwrap_err();
+    assert!(matches!(error, TickError::PostFinalityReorg { confirmed: 1, .. }) && !error.may_pass(), "{error}");
+    world.chain.restore(ours);
+    world.close().await;
+}
+
+#[tokio::test]
 async fn a_final_block_that_is_replaced_behind_hundreds_of_skipped_numbers_needs_a_person_too() {
     let mut world = world().await;
     world.chain.mine(vec![payment(0, 5)]);

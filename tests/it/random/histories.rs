@@ -123,7 +123,7 @@ const REPORT_EVERY: u64 = 1_000;
 
 #[test]
 fn random_histories_end_with_the_legs_of_the_final_chain_each_once() {
-    let (count, mode) = if full() { (100_000, "full") } else { (1_000, "bounded") };
+    let (count, mode) = if full() { (100_000, "full") } else { (600, "bounded") };
     let (begun, base) = (Instant::now(), given_seed());
     let seeds: Vec<u64> = ONCE_FAILED.into_iter().chain(base..base + count).collect();
     let done = AtomicU64::new(0);
@@ -146,7 +146,7 @@ fn random_histories_end_with_the_legs_of_the_final_chain_each_once() {
 
 #[tokio::test]
 async fn random_histories_on_postgresql_too() {
-    let (count, mode) = if full() { (1_000, "full") } else { (16, "bounded") };
+    let (count, mode) = if full() { (1_000, "full") } else { (8, "bounded") };
     let mut tally = Tally::default();
     let shelf = Shelf::new(Engine::Postgres).await;
     let base = given_seed();

@@ -117,7 +117,7 @@ const HAPPENS_WITH_GUARDS: [&str; 8] = [
 
 #[test]
 fn random_histories_of_sending_pay_each_transfer_once_or_prove_that_it_never_was() {
-    let (count, mode) = if full() { (100_000, "full") } else { (200, "bounded") };
+    let (count, mode) = if full() { (100_000, "full") } else { (120, "bounded") };
     let (begun, base) = (Instant::now(), given_seed());
     let seeds: Vec<u64> = ONCE_FAILED.into_iter().chain(base..base + count).collect();
     let done = AtomicU64::new(0);
@@ -142,7 +142,7 @@ fn random_histories_of_sending_pay_each_transfer_once_or_prove_that_it_never_was
 
 #[tokio::test]
 async fn random_histories_of_sending_on_postgresql_too() {
-    let (count, mode) = if full() { (1_000, "full") } else { (4, "bounded") };
+    let (count, mode) = if full() { (1_000, "full") } else { (2, "bounded") };
     let mut tally = Tally::default();
     let base = given_seed();
     let shelf = TestStore::fresh(Engine::Postgres).await;
@@ -155,7 +155,7 @@ async fn random_histories_of_sending_on_postgresql_too() {
 /// As on Solana: attempts have no nonce, and each makes the guard.
 #[test]
 fn random_histories_with_guards_pay_each_transfer_once_or_prove_that_it_never_was() {
-    let (count, mode) = if full() { (20_000, "full") } else { (60, "bounded") };
+    let (count, mode) = if full() { (20_000, "full") } else { (40, "bounded") };
     let (begun, base) = (Instant::now(), given_seed());
     let tallies = on_every_processor((0..LANES).collect(), LANES_OF_PROCESSOR, async |lane| {
         let mut tally = Tally::default();

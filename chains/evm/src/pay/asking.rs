@@ -197,36 +197,36 @@ fn market(history: &WireFeeHistory, tip_least: u64) -> Option<FeeMarket> {
 
 /// How long a token's reported domain counts before the token is asked again. A signature for another domain pays nothing,
 /// and each carrier is estimated with the signature itself.
-const DOMAIN_KEPT: Duration = Duration::from_secs(60);
+const DOMAIN_COUNTS: Duration = Duration::from_secs(60);
 /// How long it counts that a payer has no code. It gets some only by an authorization that its own key signs, and each
 /// carrier is estimated with the signature itself.
-const CODELESS_KEPT: Duration = Duration::from_secs(2);
-/// What counts no more is forgotten when so much is kept.
-const KEPT_MAX: usize = 4_096;
+const CODELESS_COUNTS: Duration = Duration::from_secs(2);
+/// From so many on, what counts no more is forgotten.
+const REPORTS_MAX: usize = 4_096;
 
 /// What need not be asked again at once: the domains of tokens, and which payers have no code.
 #[derive(Debug)]
 pub(crate) struct LatelyRead {
-    domains: Kept,
-    codeless: Kept,
+    domains: Reports,
+    codeless: Reports,
 }
 
 impl Default for LatelyRead {
     fn default() -> Self {
-        LatelyRead { domains: Kept::of(DOMAIN_KEPT), codeless: Kept::of(CODELESS_KEPT) }
+        LatelyRead { domains: Reports::of(DOMAIN_COUNTS), codeless: Reports::of(CODELESS_COUNTS) }
     }
 }
 
 /// When something was reported; it counts for `time`.
 #[derive(Debug)]
-struct Kept {
+struct Reports {
     reported: Mutex<HashMap<[u8; 32], Instant>>,
     time: Duration,
 }
 
-impl Kept {
+impl Reports {
     fn of(time: Duration) -> Self {
-        Kept { reported: Mutex::default(), time }
+        Reports { reported: Mutex::default(), time }
     }
 
     fn is_known(&self, of: &[u8; 32]) -> bool {
@@ -236,7 +236,7 @@ impl Kept {
 
     fn keep(&self, of: [u8; 32]) {
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        if reported.len() >= KEPT_MAX {
+        if reported.len() >= REPORTS_MAX {
             reported.retain(|_, at| at.elapsed() < self.time);
         }
         reported.insert(of, Instant::now());
@@ -600,13 +600,13 @@ mod tests {
     #[test]
     fn what_was_reported_counts_for_its_time() {
         let LatelyRead { domains, codeless } = LatelyRead::default();
-        for kept in [domains, codeless] {
-            assert!(!kept.is_known(&[1; 32]));
-            kept.keep([1; 32]);
-            assert!(kept.is_known(&[1; 32]) && !kept.is_known(&[2; 32]));
-            let long_ago = Instant::now().checked_sub(kept.time).unwrap();
-            kept.reported.lock().unwrap().insert([1; 32], long_ago);
-            assert!(!kept.is_known(&[1; 32]));
+        for reports in [domains, codeless] {
+            assert!(!reports.is_known(&[1; 32]));
+            reports.keep([1; 32]);
+            assert!(reports.is_known(&[1; 32]) && !reports.is_known(&[2; 32]));
+            let long_ago = Instant::now().checked_sub(reports.time).unwrap();
+            reports.reported.lock().unwrap().insert([1; 32], long_ago);
+            assert!(!reports.is_known(&[1; 32]));
         }
     }
 
@@ -615,8 +615,8 @@ mod tests {
         let LatelyRead { codeless, .. } = LatelyRead::default();
         let long_ago = Instant::now().checked_sub(codeless.time).unwrap();
         let of = |n: usize| U256::from(n).to_be_bytes::<32>();
-        codeless.reported.lock().unwrap().extend((0..KEPT_MAX).map(|n| (of(n), long_ago)));
-        codeless.keep(of(KEPT_MAX));
+        codeless.reported.lock().unwrap().extend((0..REPORTS_MAX).map(|n| (of(n), long_ago)));
+        codeless.keep(of(REPORTS_MAX));
         assert_eq!(codeless.reported.lock().unwrap().len(), 1);
     }
 
