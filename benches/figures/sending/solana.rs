@@ -16,8 +16,10 @@ use crate::{Size, ratio};
 const CHAIN: Chain = Chain::SolanaDevnet;
 /// Every payment pays one base unit of a token with 6 decimals.
 const DECIMALS: u8 = 6;
-/// What each sponsor owns, in lamports, and each payer of the token, in base units.
+/// What each payer owns of the token, in base units.
 const OWNS: u64 = 10_000_000_000;
+/// What each sponsor owns, in lamports. Who gives it on surfpool has 10 SOL in all.
+const SPONSOR_OWNS: u64 = 500_000_000;
 /// Who is paid has an account of the token already.
 const BOB: &str = "H1WzkjCHNvGD2fKsM5Cee54W3kryZRLsFHYFPxgfH3fN";
 
@@ -73,7 +75,7 @@ async fn bench(url: &str, script: PathBuf) -> anyhow::Result<Bench<Cluster>> {
     let node = Cluster { surfpool, mint, door };
     let (bench, poor) = Bench::over((folder, node), url, (&section, "SOL"), order).await?;
     for sponsor in &poor.sponsors {
-        bench.node.surfpool.pay(sponsor, U256::from(OWNS), None).await?;
+        bench.node.surfpool.pay(sponsor, U256::from(SPONSOR_OWNS), None).await?;
     }
     for payer in &poor.payers {
         bench.node.surfpool.pay(payer, U256::from(OWNS), Some(&mint)).await?;
