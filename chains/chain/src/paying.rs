@@ -341,8 +341,8 @@ impl GuardTerms {
 }
 
 impl BroadcastResponse {
-    /// The best first: what a node has is worth more than what another one refuses, and any word more than none.
-    const BEST_FIRST: [BroadcastResponse; 11] = [
+    /// All, the best first: what a node has is worth more than what another one refuses, and any answer more than none.
+    pub const BEST_FIRST: [BroadcastResponse; 11] = [
         BroadcastResponse::Pooled,
         BroadcastResponse::Known,
         BroadcastResponse::NonceUsed,

@@ -14,20 +14,6 @@ use super::{AttemptRow, Bench};
 use crate::harness::books::rows;
 use crate::harness::postgres::{Engine, TestStore};
 
-/// Each answer that there is. [`follows`] says what follows it.
-const ANSWERS: [BroadcastResponse; 11] = [
-    BroadcastResponse::Pooled,
-    BroadcastResponse::Known,
-    BroadcastResponse::NonceUsed,
-    BroadcastResponse::Underpriced,
-    BroadcastResponse::Gapped,
-    BroadcastResponse::Poor,
-    BroadcastResponse::Delegated,
-    BroadcastResponse::Reserved,
-    BroadcastResponse::Refused,
-    BroadcastResponse::Expired,
-    BroadcastResponse::Unknown,
-];
 const MOMENT: Duration = Duration::from_secs(1);
 /// The same bytes are sent again, and the offer is raised, so long after the first time.
 const RESENT: Duration = Duration::from_secs(10);
@@ -175,7 +161,7 @@ fn sponsors(attempts: &[AttemptRow]) -> usize {
 async fn no_answer_changes_a_state_or_gives_up_a_nonce_and_what_follows_each_stands_in_the_table() {
     let mut bench = Bench::on(Engine::Sqlite, 2).await;
     let mut ids = Vec::new();
-    for (n, answer) in (0..).zip(ANSWERS) {
+    for (n, answer) in (0..).zip(BroadcastResponse::BEST_FIRST) {
         ids.push(bench.has_nonces(n, answer).await);
     }
     bench.are_paid_once(ids).await;
@@ -183,7 +169,7 @@ async fn no_answer_changes_a_state_or_gives_up_a_nonce_and_what_follows_each_sta
     let route = Route::Guard { program: None, decimals: 6 };
     let mut bench = Bench::by_route(TestStore::fresh(Engine::Sqlite).await, 1, 2, route).await;
     let mut ids = Vec::new();
-    for (n, answer) in (0..).zip(ANSWERS) {
+    for (n, answer) in (0..).zip(BroadcastResponse::BEST_FIRST) {
         ids.push(bench.has_guard(n, answer).await);
     }
     assert_eq!(bench.world.chain.landed_guarded(), (22, 11), "of each pair one landed for nothing");
