@@ -4,8 +4,8 @@
 //! alone. Figures that depend on the machine are reported as ratios of things measured in one run.
 //! `LANDFALL_BENCH=small` ends within some minutes in a debug build and shows that everything works;
 //! `LANDFALL_BENCH=full` watches 10,000,000 addresses. Names after `--` choose sections: `cargo bench --bench figures
-//! -- requests logs receipts memory head solana delivery api signing sending record`. It judges nothing: a missed goal is for
-//! the reader to see.
+//! -- requests logs receipts memory head solana delivery api signing sending guards record`. It judges nothing: a missed goal is
+//! for the reader to see.
 
 mod api;
 mod caller;
@@ -92,7 +92,7 @@ fn main() -> anyhow::Result<()> {
     if words.is_empty() {
         words = [
             "requests", "logs", "receipts", "memory", "head", "solana", "delivery", "api", "signing", "sending",
-            "record",
+            "guards", "record",
         ]
         .map(str::to_owned)
         .into();
@@ -115,6 +115,7 @@ fn main() -> anyhow::Result<()> {
             "delivery" => runtime.block_on(delivery::measure(size))?,
             "signing" => runtime.block_on(signing::measure(size))?,
             "sending" => runtime.block_on(sending::measure(size))?,
+            "guards" => runtime.block_on(sending::solana::measure(size))?,
             "record" => runtime.block_on(record::measure(size))?,
             other => anyhow::bail!("there is no section {other:?}"),
         }

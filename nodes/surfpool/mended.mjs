@@ -195,9 +195,11 @@ const METHODS = {
     return { context: { slot }, value };
   },
 
-  // surfpool has only the newest state: what is told of a slot has stood still until that was final.
+  // surfpool has only the newest state: what is told of a slot has stood still until that was final. What is confirmed may be as
+  // new as that.
   async getMultipleAccounts(chain, params, { commitment }) {
     let told = await chain.ask("getMultipleAccounts", params);
+    if (commitment === "confirmed") return { context: { slot: chain.tip(commitment) }, value: told.value };
     for (let tries = 0; tries < STILL_TRIES_MAX; tries += 1) {
       const { slot } = told.context;
       while (chain.tip(commitment) < slot) await new Promise((done) => setTimeout(done, STILL_PAUSE_MS));

@@ -7,7 +7,7 @@
 pub(crate) mod bench;
 pub(crate) mod door;
 pub(crate) mod evm;
-mod solana;
+pub(crate) mod solana;
 
 use crate::Size;
 use crate::database::Place;
@@ -20,9 +20,6 @@ pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
     }
     for place in Place::all() {
         place.with(async |url| evm::with_open_ones(url, place.engine(), size).await).await?;
-    }
-    for place in Place::all() {
-        place.with(async |url| solana::on(url, place.engine(), size).await).await?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 //!   - `reads`, `outcome`, `fates`: who serves a read, how it went, what became of a transaction
 //!   - `broadcast`: who is handed a transaction
 //! - `http`: batches over HTTP, the answers in them (`envelope`), and what of a failure may be reported (`answer`)
+//! - `lately`: what was reported lately and need not be asked for again at once
 //! - `limits`: what a node or provider means when it refuses
 //! - `dialect`: what only a family of chains can say: how to poll, what a report makes final, how bad a failure is
 //! - `error`: what can go wrong in every family
@@ -21,6 +22,7 @@
 mod dialect;
 mod error;
 mod http;
+mod lately;
 mod limits;
 mod pool;
 mod timings;
@@ -29,6 +31,7 @@ pub use dialect::{Dialect, Fault, HeadReport, Question, Subscription};
 pub use error::RpcError;
 pub use http::answer::{Answer, Raw};
 pub use http::{Call, NodeError};
+pub use lately::Lately;
 pub use limits::{Codes, Limit};
 pub use pool::Pool;
 pub use pool::broadcast::{Words, refusal};

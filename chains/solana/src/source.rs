@@ -32,6 +32,7 @@ use crate::dialect::{Endpoint, Pool, Solana, is_not_found};
 use crate::error::SolanaError;
 use crate::networks;
 use crate::options::Options;
+use crate::pay::asking::LatelyRead;
 use crate::quorum::{self, Agreed, Reported, Testimony, Witnessed};
 use crate::readings::{KeptReading, Readings};
 use crate::rules::Rules;
@@ -60,6 +61,7 @@ pub struct SolanaSource {
     patience: Patience,
     pub(crate) cross_check: CrossCheck,
     pub(crate) searching: Searching,
+    pub(crate) lately: LatelyRead,
 }
 
 impl SolanaSource {
@@ -85,7 +87,8 @@ impl SolanaSource {
         let (readings, sample, cross_check) = (Readings::default(), Sample::default(), CrossCheck::default());
         let (reported, searching, patience) =
             (Mutex::new(None), Searching::default(), Patience::of(options.timings.second_wait));
-        Ok(SolanaSource { reader, pool, reported, readings, sample, patience, cross_check, searching })
+        let lately = LatelyRead::default();
+        Ok(SolanaSource { reader, pool, reported, readings, sample, patience, cross_check, searching, lately })
     }
 
     /// With another choice of the blocks that are compared although they concern nobody.

@@ -8,17 +8,15 @@
 //!   asked differs.
 //! - Gas and prices are integers. No constant stands for the gas that something needs.
 
-use std::collections::HashMap;
 use std::fmt::{self, Display};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use landfall_chain::{
     Acting, Address, AssetId, BlockRef, BroadcastResponse, Carried, FeeMarket, GuardQuote, Intent, KeyReport, Maker,
     Mark, PayingChain, Quote, Readiness, ReclaimQuote, Route, SignedAuthorization, SourceError, TxId, U256, Unpayable,
 };
-use landfall_rpc::{Answer, Call, Need, NodeError, Raw};
+use landfall_rpc::{Answer, Call, Lately, Need, NodeError, Raw};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -201,45 +199,17 @@ const DOMAIN_COUNTS: Duration = Duration::from_secs(60);
 /// How long it counts that a payer has no code. It gets some only by an authorization that its own key signs, and each
 /// carrier is estimated with the signature itself.
 const CODELESS_COUNTS: Duration = Duration::from_secs(2);
-/// From so many on, what counts no more is forgotten.
-const REPORTS_MAX: usize = 4_096;
 
 /// What need not be asked again at once: the domains of tokens, and which payers have no code.
 #[derive(Debug)]
 pub(crate) struct LatelyRead {
-    domains: Reports,
-    codeless: Reports,
+    domains: Lately<[u8; 32], ()>,
+    codeless: Lately<[u8; 32], ()>,
 }
 
 impl Default for LatelyRead {
     fn default() -> Self {
-        LatelyRead { domains: Reports::of(DOMAIN_COUNTS), codeless: Reports::of(CODELESS_COUNTS) }
-    }
-}
-
-/// When something was reported; it counts for `time`.
-#[derive(Debug)]
-struct Reports {
-    reported: Mutex<HashMap<[u8; 32], Instant>>,
-    time: Duration,
-}
-
-impl Reports {
-    fn of(time: Duration) -> Self {
-        Reports { reported: Mutex::default(), time }
-    }
-
-    fn is_known(&self, of: &[u8; 32]) -> bool {
-        let reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        reported.get(of).is_some_and(|at| at.elapsed() < self.time)
-    }
-
-    fn keep(&self, of: [u8; 32]) {
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        if reported.len() >= REPORTS_MAX {
-            reported.retain(|_, at| at.elapsed() < self.time);
-        }
-        reported.insert(of, Instant::now());
+        LatelyRead { domains: Lately::of(DOMAIN_COUNTS), codeless: Lately::of(CODELESS_COUNTS) }
     }
 }
 
@@ -255,11 +225,11 @@ async fn token_readiness(
     let payer = address_word(evm(&intent.payer).map_err(wrong(pool))?);
     let expected = erc3009::domain_separator(intent, name, version).map_err(wrong(pool))?;
     let mut calls = vec![trial::call(intent, trial::RECIPIENT_GAS_MAX).map_err(wrong(pool))?];
-    let asks_domain = !domains.is_known(&expected);
+    let asks_domain = domains.get(&expected).is_none();
     if asks_domain {
         calls.push(call_of(&contract, &erc3009::DOMAIN_SEPARATOR, json!("latest")));
     }
-    let asks_code = !codeless.is_known(&payer);
+    let asks_code = codeless.get(&payer).is_none();
     if asks_code {
         calls.push(code_of(&intent.payer));
     }
@@ -278,12 +248,12 @@ async fn token_readiness(
                 let what = format!("token {token} reports the domain {reported}, and its name and version make {made}");
                 return Ok(Readiness::NotReady(what));
             }
-            domains.keep(domain);
+            domains.keep(domain, ());
         }
         if asks_code {
             let code = code(endpoint, &answers[calls.len() - 1])?;
             if code.is_empty() {
-                codeless.keep(payer);
+                codeless.keep(payer, ());
             } else if !is_listed(delegates, &code) {
                 let what = "has code that is not listed, so that the token asks that (ERC-1271) and not its key";
                 return Ok(Readiness::NotReady(format!("payer {} {what}", intent.payer)));
@@ -596,29 +566,6 @@ pub(super) fn wrong(pool: &Pool) -> impl Fn(PayError) -> EvmError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_was_reported_counts_for_its_time() {
-        let LatelyRead { domains, codeless } = LatelyRead::default();
-        for reports in [domains, codeless] {
-            assert!(!reports.is_known(&[1; 32]));
-            reports.keep([1; 32]);
-            assert!(reports.is_known(&[1; 32]) && !reports.is_known(&[2; 32]));
-            let long_ago = Instant::now().checked_sub(reports.time).unwrap();
-            reports.reported.lock().unwrap().insert([1; 32], long_ago);
-            assert!(!reports.is_known(&[1; 32]));
-        }
-    }
-
-    #[test]
-    fn what_counts_no_more_is_forgotten() {
-        let LatelyRead { codeless, .. } = LatelyRead::default();
-        let long_ago = Instant::now().checked_sub(codeless.time).unwrap();
-        let of = |n: usize| U256::from(n).to_be_bytes::<32>();
-        codeless.reported.lock().unwrap().extend((0..REPORTS_MAX).map(|n| (of(n), long_ago)));
-        codeless.keep(of(REPORTS_MAX));
-        assert_eq!(codeless.reported.lock().unwrap().len(), 1);
-    }
 
     fn history(text: &str) -> Option<FeeMarket> {
         market(&serde_json::from_str(text).unwrap(), 7)

@@ -35,7 +35,7 @@ const CHAIN_ID_EVERY: Duration = Duration::from_secs(3_600);
 pub struct Endpoint<D: Dialect> {
     pub chain: Chain,
     /// Its place in the configuration and in the statuses.
-    pub(crate) index: usize,
+    pub index: usize,
     /// Host and port; `#2` where two share them.
     pub id: String,
     pub timings: Timings,

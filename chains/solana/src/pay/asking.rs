@@ -6,8 +6,10 @@
 //! - Whether a guard stands counts only at a final slot, and only if as many endpoints as must agree report the same
 //!   and no endpoint that was asked differs.
 //! - No node is asked to send a transaction again by itself. Rent is asked for and never a constant.
+//! - What one endpoint reported lately counts for that endpoint only.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +19,7 @@ use landfall_chain::{
     Guarded, Intent, KeyReport, Maker, Mark, PayingChain, Proof, Quote, Read, Readiness, Reclaim, ReclaimQuote, Route,
     SourceError, TxId, U256, Unpayable,
 };
-use landfall_rpc::{Call, Need};
+use landfall_rpc::{Call, Lately, Need};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -42,6 +44,41 @@ const BALANCE: &str = "getBalance";
 const ACCOUNTS: &str = "getMultipleAccounts";
 /// All of it is of one commitment, that of the blockhash.
 const COMMITMENT: &str = "confirmed";
+
+/// How long the rent of a guard counts, and how the account stands that a token is paid to. Each attempt is tried with them
+/// before it is signed.
+const RENT_COUNTS: Duration = Duration::from_secs(60);
+const TARGET_COUNTS: Duration = Duration::from_secs(2);
+
+/// What an endpoint, by its place in the pool, reported and need not be asked for again at once.
+#[derive(Debug)]
+pub(crate) struct LatelyRead {
+    /// Lamports.
+    rents: Lately<usize, u64>,
+    targets: Lately<(usize, Address), Target>,
+}
+
+impl Default for LatelyRead {
+    fn default() -> Self {
+        LatelyRead { rents: Lately::of(RENT_COUNTS), targets: Lately::of(TARGET_COUNTS) }
+    }
+}
+
+/// How an account stands that a token is paid to.
+#[derive(Clone, Copy, Default, Debug)]
+struct Target {
+    demands_memo: bool,
+    /// It must be made first.
+    is_missing: bool,
+}
+
+impl Target {
+    fn of(account: Option<&Account>, program: TokenProgram) -> Self {
+        // Anybody may send lamports there before it is made.
+        let account = account.filter(|account| TokenProgram::of(&account.owner) == Some(program));
+        Target { demands_memo: standing::demands_memo(account), is_missing: account.is_none() }
+    }
+}
 
 #[derive(Deserialize)]
 struct Response<T> {
@@ -76,7 +113,7 @@ impl PayingChain for SolanaSource {
     }
 
     async fn readiness(&self, intent: &Intent) -> Result<Readiness, SourceError> {
-        Ok(readiness(&self.pool, intent).await?)
+        Ok(readiness(self, intent).await?)
     }
 
     async fn acting(&self, _: &Intent) -> Result<Acting, SourceError> {
@@ -106,7 +143,7 @@ impl PayingChain for SolanaSource {
         intent: &Intent,
         recent: &BlockRef,
     ) -> Result<GuardQuote, SourceError> {
-        Ok(guard_quote(&self.pool, sponsor, intent, recent).await?)
+        Ok(guard_quote(self, sponsor, intent, recent).await?)
     }
 
     async fn reclaim_quote(
@@ -171,17 +208,18 @@ impl PayingChain for SolanaSource {
 
 /// What an attempt is made of, all by one endpoint, so that it belongs together.
 async fn guard_quote(
-    pool: &Pool,
+    source: &SolanaSource,
     sponsor: &Address,
     intent: &Intent,
     recent: &BlockRef,
 ) -> Result<GuardQuote, SolanaError> {
+    let (pool, lately) = (&source.pool, &source.lately);
     check_chain(pool, intent)?;
     let written = written(sponsor, intent).map_err(wrong(pool))?;
     let ask = |endpoint| -> BoxFuture<'_, Result<GuardQuote, SolanaError>> {
         let (sponsor, written) = (*sponsor, written.clone());
         Box::pin(async move {
-            let quoted = quote_of(endpoint, sponsor, intent, (recent, written)).await;
+            let quoted = quote_of((endpoint, lately), sponsor, intent, (recent, written)).await;
             quoted.map_err(|error| endpoint.lacks(format!("does not serve those who pay: {error}")))
         })
     };
@@ -189,22 +227,19 @@ async fn guard_quote(
 }
 
 async fn quote_of(
-    endpoint: &Endpoint,
+    (endpoint, lately): (&Endpoint, &LatelyRead),
     sponsor: Address,
     intent: &Intent,
     (recent, written): (&BlockRef, Vec<String>),
 ) -> Result<GuardQuote, SolanaError> {
     let blockhash = recent.hash;
-    let rent: u64 = ask(endpoint, RENT, json!([0, { "commitment": COMMITMENT }])).await?;
-    if rent == 0 {
-        return Err(endpoint.unusable(RENT, "an account for nothing"));
-    }
+    let rent = rent(endpoint, lately).await?;
     // One lamport more, where the same sum is paid: blocks must show which account is the guard.
     let is_paid = intent.asset == AssetId::Native && intent.amount == U256::from(rent);
     let rent = if is_paid { rent.saturating_add(1) } else { rent };
     let paid: Vec<WireFee> = ask(endpoint, FEES, json!([written])).await?;
     let compute_price = fees::price(paid.into_iter().map(|fee| fee.prioritization_fee).collect());
-    let (memo, makes_account) = target_of(endpoint, intent).await?;
+    let Target { demands_memo: memo, is_missing: makes_account } = target_of(endpoint, lately, intent).await?;
     let tried = GuardTerms { blockhash, rent, compute_limit: fees::LIMIT_MAX, compute_price: 0, memo, makes_account };
     let raw = guard::unsigned(&Guarded { sponsor, intent: intent.clone(), terms: tried });
     let raw = raw.map_err(|error| SolanaError::NoPayment { chain: endpoint.chain, error })?;
@@ -287,15 +322,29 @@ async fn reclaim_quote(
     pool.call(Need { methods: &[ACCOUNTS, SIMULATE], ..Need::default() }, ask).await
 }
 
-/// Whether the account that is paid takes nothing without a memo, and whether it must be made first.
-async fn target_of(endpoint: &Endpoint, intent: &Intent) -> Result<(bool, bool), SolanaError> {
+/// What an account without data must have: a guard.
+async fn rent(endpoint: &Endpoint, lately: &LatelyRead) -> Result<u64, SolanaError> {
+    if let Some(rent) = lately.rents.get(&endpoint.index) {
+        return Ok(rent);
+    }
+    let rent: u64 = ask(endpoint, RENT, json!([0, { "commitment": COMMITMENT }])).await?;
+    if rent == 0 {
+        return Err(endpoint.unusable(RENT, "an account for nothing"));
+    }
+    lately.rents.keep(endpoint.index, rent);
+    Ok(rent)
+}
+
+/// How the account stands that is paid.
+async fn target_of(endpoint: &Endpoint, lately: &LatelyRead, intent: &Intent) -> Result<Target, SolanaError> {
     let wrong = |error| SolanaError::NoPayment { chain: endpoint.chain, error };
-    let Some((mint, program)) = token::token(intent).map_err(wrong)? else { return Ok((false, false)) };
-    let [_, target] = token::accounts(intent, &mint, program).map_err(wrong)?;
-    let account = accounts_of(endpoint, &[Address::Solana(target)]).await?.into_iter().flatten().next();
-    // Anybody may send lamports there before it is made.
-    let account = account.filter(|account| TokenProgram::of(&account.owner) == Some(program));
-    Ok((standing::demands_memo(account.as_ref()), account.is_none()))
+    let Some((mint, program)) = token::token(intent).map_err(wrong)? else { return Ok(Target::default()) };
+    let [_, target] = token::accounts(intent, &mint, program).map_err(wrong)?.map(Address::Solana);
+    if let Some(target) = lately.targets.get(&(endpoint.index, target)) {
+        return Ok(target);
+    }
+    let account = accounts_of(endpoint, &[target]).await?.into_iter().flatten().next();
+    Ok(Target::of(account.as_ref(), program))
 }
 
 /// Whether the simulation failed because the sponsor owns too little: it pays the fee, its account is the first, and the
@@ -321,7 +370,8 @@ fn written(sponsor: &Address, intent: &Intent) -> Result<Vec<String>, PayError> 
 }
 
 /// Whether the recipient is a wallet, the mint one that is sent, and enough there.
-async fn readiness(pool: &Pool, intent: &Intent) -> Result<Readiness, SolanaError> {
+async fn readiness(source: &SolanaSource, intent: &Intent) -> Result<Readiness, SolanaError> {
+    let (pool, lately) = (&source.pool, &source.lately);
     check_chain(pool, intent)?;
     let token = token::token(intent).map_err(wrong(pool))?;
     let Route::Guard { decimals, .. } = intent.route else {
@@ -346,13 +396,16 @@ async fn readiness(pool: &Pool, intent: &Intent) -> Result<Readiness, SolanaErro
             }
             let unpayable = match token {
                 None => {
-                    let rent = ask::<u64>(endpoint, RENT, json!([0, { "commitment": COMMITMENT }])).await;
+                    let rent = rent(endpoint, lately).await;
                     let rent = rent.map_err(|error| endpoint.lacks(format!("does not report rent: {error}")))?;
                     standing::unpayable_sol(intent, [payer, recipient], rent)
                 }
                 Some((_, program)) => {
                     if let Some(why) = unsendable(endpoint, mint, program, decimals)? {
                         return Ok(not_ready(&format!("mint {}: {why}", intent.asset)));
+                    }
+                    if let Some(key) = keys.last() {
+                        lately.targets.keep((endpoint.index, *key), Target::of(target, program));
                     }
                     standing::unpayable_token(intent, [source, target])
                 }

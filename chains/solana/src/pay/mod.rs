@@ -12,7 +12,7 @@
 //! Promises: who signs and who checks encode with the same code, and equal requests give equal bytes. No key is ever seen
 //! here. Deliberately not here: when an attempt is made, and what becomes of it.
 
-mod asking;
+pub(crate) mod asking;
 mod fees;
 mod guard;
 mod maker;

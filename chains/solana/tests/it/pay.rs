@@ -193,7 +193,6 @@ async fn a_guard_is_made_with_one_lamport_more_where_as_much_is_paid() {
 
 #[tokio::test]
 async fn where_one_endpoint_does_not_say_all_of_an_attempt_another_says_all_of_it() {
-    let (first, second, source) = paying().await;
     let fees = |of: Value| Ok(json!([{ "slot": 14, "prioritizationFee": 4 }, of]));
     let listed = |accounts: Value| of_slot(&accounts);
     let cases: Vec<(&str, MethodAnswer)> = vec![
@@ -228,20 +227,46 @@ async fn where_one_endpoint_does_not_say_all_of_an_attempt_another_says_all_of_i
         (SIMULATE, error(-32_002, "Transaction simulation failed: Blockhash not found")),
     ];
     for (method, answer) in cases {
-        first.forget_counts();
+        let (first, _second, source) = paying().await;
         first.answer_method(method, answer.clone());
         let quoted = source.guard_quote(&SPONSOR, &of_token(), &at(15)).await.unwrap();
         assert_eq!(quoted, GuardQuote::Terms(terms(OTHER_RENT, true)), "{method} {answer:?}");
         assert_eq!(first.calls(method, None), 1, "{method} {answer:?}: it was asked first");
-        second.answer_method(method, answer.clone());
+        assert_trusted(&source);
+        let (first, second, source) = paying().await;
+        for node in [&first, &second] {
+            node.answer_method(method, answer.clone());
+        }
         let nothing = source.guard_quote(&SPONSOR, &of_token(), &at(15)).await.unwrap_err();
         assert_eq!(nothing.kind, SourceErrorKind::Transient, "{method} {answer:?}");
-        for (node, rent) in [(&first, RENT), (&second, OTHER_RENT)] {
-            node.forget_method(ACCOUNTS);
-            serve(node, rent);
-        }
         assert_trusted(&source);
     }
+}
+
+#[tokio::test]
+async fn rent_and_the_account_that_is_paid_are_asked_for_once_by_payments_that_follow_each_other() {
+    let (first, second, source) = paying().await;
+    fund(&first);
+    let others = [7, 8, 9].map(|id| Intent { transfer_id: [id; 16], ..of_token() });
+    for intent in &others {
+        assert_eq!(source.readiness(intent).await.unwrap(), Readiness::Ready);
+        let quoted = source.guard_quote(&SPONSOR, intent, &at(15)).await.unwrap();
+        assert_eq!(quoted, GuardQuote::Terms(terms(RENT, true)));
+    }
+    let asked = [RENT_OF, FEES, ACCOUNTS, SIMULATE].map(|method| first.calls(method, None));
+    assert_eq!(asked, [1, 3, 3, 3], "the accounts of each payment are checked, each is priced and tried");
+    // Another endpoint is asked for its own.
+    first.answer_method(SIMULATE, error(-32_603, "Internal error"));
+    let quoted = source.guard_quote(&SPONSOR, &others[0], &at(15)).await.unwrap();
+    assert_eq!(quoted, GuardQuote::Terms(terms(OTHER_RENT, true)));
+    assert_eq!((second.calls(RENT_OF, None), second.calls(ACCOUNTS, None)), (1, 1));
+    // Two seconds later it stands otherwise.
+    serve(&first, RENT);
+    first.report_account(&held_by(&BOB), account(SPL_TOKEN, 2_039_280, &tokens(USDC, &BOB, 0)));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let quoted = source.guard_quote(&SPONSOR, &others[0], &at(15)).await.unwrap();
+    assert_eq!(quoted, GuardQuote::Terms(terms(RENT, false)));
+    assert_trusted(&source);
 }
 
 #[tokio::test]
@@ -372,9 +397,6 @@ async fn what_solana_would_refuse_is_found_before_the_signature_in_what_one_endp
 
 #[tokio::test]
 async fn an_endpoint_that_does_not_report_accounts_or_rent_says_nothing_against_a_payment() {
-    let (first, second, source) = paying().await;
-    // By the first one's own record nothing could be paid.
-    fund(&second);
     for (method, answer) in [
         (ACCOUNTS, Ok(Value::Null)),
         (ACCOUNTS, of_slot(&Value::Null)),
@@ -384,18 +406,22 @@ async fn an_endpoint_that_does_not_report_accounts_or_rent_says_nothing_against_
         (RENT_OF, Ok(json!("890880"))),
         (RENT_OF, error(-32_603, "Internal error")),
     ] {
+        let (first, second, source) = paying().await;
+        // By the first one's own record nothing could be paid.
+        fund(&second);
         if method == RENT_OF {
             fund(&first);
         }
         first.answer_method(method, answer.clone());
         assert_eq!(source.readiness(&intent()).await.unwrap(), Readiness::Ready, "{method} {answer:?}");
-        second.answer_method(method, answer.clone());
+        assert_trusted(&source);
+        let (first, second, source) = paying().await;
+        for node in [&first, &second] {
+            fund(node);
+            node.answer_method(method, answer.clone());
+        }
         let nothing = source.readiness(&intent()).await.unwrap_err();
         assert_eq!(nothing.kind, SourceErrorKind::Transient, "{method} {answer:?}");
-        for (node, rent) in [(&first, RENT), (&second, OTHER_RENT)] {
-            node.forget_method(ACCOUNTS);
-            serve(node, rent);
-        }
         assert_trusted(&source);
     }
 }
