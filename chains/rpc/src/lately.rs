@@ -38,6 +38,11 @@ impl<K: Eq + Hash, V: Copy> Lately<K, V> {
         }
         kept.insert(of, (Instant::now(), value));
     }
+
+    /// What was reported counts no more.
+    pub fn forget(&self, of: &K) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(of);
+    }
 }
 
 #[cfg(test)]
@@ -55,6 +60,8 @@ mod tests {
         assert_eq!((lately.get(&1), lately.get(&2), lately.get(&3)), (Some("a"), Some("b"), None));
         lately.kept.lock().unwrap().insert(1, (Instant::now().checked_sub(TIME).unwrap(), "a"));
         assert_eq!((lately.get(&1), lately.get(&2)), (None, Some("b")));
+        lately.forget(&2);
+        assert_eq!(lately.get(&2), None);
     }
 
     #[test]

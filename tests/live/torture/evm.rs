@@ -127,8 +127,7 @@ impl Ground for Anvil {
         self.bench.bobs().await
     }
 
-    /// Nothing is locked here.
-    async fn sponsors_have(&self, _: u64) -> U256 {
+    async fn sponsors_have(&self) -> U256 {
         self.bench.sponsors_have().await
     }
 }

@@ -81,8 +81,8 @@ trait Ground {
     async fn paid(&self) -> BTreeMap<u64, u32>;
     /// What bob has of the token.
     async fn bobs(&self) -> u64;
-    /// What the sponsors have together, and what stands locked for so many payments.
-    async fn sponsors_have(&self, payments: u64) -> U256;
+    /// What the sponsors own together, in base units.
+    async fn sponsors_have(&self) -> U256;
 }
 
 /// The processes of a deployment, and how they are reached.
@@ -135,7 +135,7 @@ async fn run<G: Ground>(
     let (rng, asked, ids, account) = (StdRng::seed_from_u64(seed), 0, BTreeMap::new(), String::new());
     let mut run = Run { ground, deployment, rng, client, account, asked, ids, set_back_at: None, tally };
     run.account = run.alices_account().await;
-    let had = run.ground.sponsors_have(0).await;
+    let had = run.ground.sponsors_have().await;
     run.deployment.service.take().unwrap().kill();
     let no_rates = "environment = \"test\"\nip_requests_per_sec = 0\nkey_requests_per_sec = 0";
     run.replace_in_config("environment = \"test\"", no_rates);
@@ -477,8 +477,7 @@ impl<G: Ground> Run<'_, G> {
         self.until_available(&to_decimal(U256::from(FUNDS - sum), DECIMALS)).await;
         self.assert_announced(&ends).await;
         self.assert_in_order(copy, &ends).await;
-        let payments = u64::try_from(paid.len()).unwrap();
-        self.assert_ledger(had - self.ground.sponsors_have(payments).await, disaster);
+        self.assert_ledger(had - self.ground.sponsors_have().await, disaster);
         for incident in lines(&self.ok(&["incident", "list", "--json"])) {
             // Where the journal is gone too, nothing says any more that we sent what a sponsor has sent.
             let is_expected = incident["kind"] == "store_behind"
@@ -594,16 +593,19 @@ impl<G: Ground> Run<'_, G> {
         }
     }
 
-    /// What the sponsors spent is booked to the base unit, also what a copy sent and what a lost store had sent. Where the
-    /// journal is gone too, nothing says that this was ours.
-    fn assert_ledger(&self, spent: U256, disaster: Option<Disaster>) {
+    /// What left the sponsors is booked to the base unit, or locked in guards on record, also what a copy sent and what a lost
+    /// store had sent. Where the journal is gone too, nothing says that this was ours.
+    fn assert_ledger(&self, left: U256, disaster: Option<Disaster>) {
         let costs = lines(&self.ok(&["gas", "ledger", "--json"]));
         let amount = |entry: &Value| from_decimal(entry["amount"].as_str().unwrap(), G::NATIVE_DECIMALS).unwrap();
         let booked: U256 = costs.iter().filter(|entry| entry["kind"] == "COST").map(amount).sum();
-        println!("{disaster:?}: {spent} base units were spent, {booked} are booked");
-        assert!(booked <= spent, "{disaster:?}: {booked} base units are booked, {spent} were spent");
+        let sponsors = lines(&self.ok(&["sponsor", "list", "--json"]));
+        let locked: u64 = sponsors.iter().map(|sponsor| sponsor["locked_lamports"].as_u64().unwrap()).sum();
+        println!("{disaster:?}: {left} base units left, {booked} are booked, {locked} locked");
+        let known = booked + U256::from(locked);
+        assert!(known <= left, "{disaster:?}: {booked} base units are booked and {locked} locked, {left} left");
         if !matches!(disaster, Some(Disaster::BothSetBack)) {
-            assert_eq!(booked, spent);
+            assert_eq!(known, left);
         }
     }
 }

@@ -45,8 +45,8 @@ const ACCOUNTS: &str = "getMultipleAccounts";
 /// All of it is of one commitment, that of the blockhash.
 const COMMITMENT: &str = "confirmed";
 
-/// How long the rent of a guard counts, and how the account stands that a token is paid to. Each attempt is tried with them
-/// before it is signed.
+/// How long the rent of a guard counts, and how an account stands that a token is paid to, where it is there. Each attempt is
+/// tried with them before it is signed.
 const RENT_COUNTS: Duration = Duration::from_secs(60);
 const TARGET_COUNTS: Duration = Duration::from_secs(2);
 
@@ -243,7 +243,12 @@ async fn quote_of(
     let tried = GuardTerms { blockhash, rent, compute_limit: fees::LIMIT_MAX, compute_price: 0, memo, makes_account };
     let raw = guard::unsigned(&Guarded { sponsor, intent: intent.clone(), terms: tried });
     let raw = raw.map_err(|error| SolanaError::NoPayment { chain: endpoint.chain, error })?;
-    Ok(match simulated(endpoint, &raw, recent).await? {
+    let simulated = simulated(endpoint, &raw, recent).await?;
+    if let Simulated::Failed(..) = simulated {
+        // It may have failed by this.
+        lately.rents.forget(&endpoint.index);
+    }
+    Ok(match simulated {
         Simulated::Used(compute_limit) => GuardQuote::Terms(GuardTerms { compute_limit, compute_price, ..tried }),
         Simulated::NotYet => GuardQuote::NotYet,
         Simulated::Failed(err, _) if is_poor(&err) => GuardQuote::Poor,
@@ -404,8 +409,10 @@ async fn readiness(source: &SolanaSource, intent: &Intent) -> Result<Readiness, 
                     if let Some(why) = unsendable(endpoint, mint, program, decimals)? {
                         return Ok(not_ready(&format!("mint {}: {why}", intent.asset)));
                     }
-                    if let Some(key) = keys.last() {
-                        lately.targets.keep((endpoint.index, *key), Target::of(target, program));
+                    let target_stands = Target::of(target, program);
+                    // Who makes an account pays for it, so whether one is missing is asked each time.
+                    if let Some(key) = keys.last().filter(|_| !target_stands.is_missing) {
+                        lately.targets.keep((endpoint.index, *key), target_stands);
                     }
                     standing::unpayable_token(intent, [source, target])
                 }

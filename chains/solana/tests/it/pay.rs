@@ -244,28 +244,45 @@ async fn where_one_endpoint_does_not_say_all_of_an_attempt_another_says_all_of_i
 }
 
 #[tokio::test]
-async fn rent_and_the_account_that_is_paid_are_asked_for_once_by_payments_that_follow_each_other() {
+async fn rent_and_an_account_that_is_there_are_not_asked_for_twice_by_payments_that_follow_each_other() {
     let (first, second, source) = paying().await;
+    let holds = |node: &Node, whose: &Address| {
+        node.report_account(&held_by(whose), account(SPL_TOKEN, 2_039_280, &tokens(USDC, whose, AMOUNT)));
+    };
     fund(&first);
+    holds(&first, &BOB);
     let others = [7, 8, 9].map(|id| Intent { transfer_id: [id; 16], ..of_token() });
     for intent in &others {
         assert_eq!(source.readiness(intent).await.unwrap(), Readiness::Ready);
         let quoted = source.guard_quote(&SPONSOR, intent, &at(15)).await.unwrap();
-        assert_eq!(quoted, GuardQuote::Terms(terms(RENT, true)));
+        assert_eq!(quoted, GuardQuote::Terms(terms(RENT, false)));
     }
-    let asked = [RENT_OF, FEES, ACCOUNTS, SIMULATE].map(|method| first.calls(method, None));
-    assert_eq!(asked, [1, 3, 3, 3], "the accounts of each payment are checked, each is priced and tried");
+    let asked = || [RENT_OF, FEES, ACCOUNTS, SIMULATE].map(|method| first.calls(method, None));
+    assert_eq!(asked(), [1, 3, 3, 3], "what is there for each payment is checked, and each is priced and tried");
+    // Another one's account is missing, and that is asked for until it is made.
+    let to_another = Intent { destination: SPONSOR, ..of_token() };
+    first.report_account(&SPONSOR.to_string(), account(SYSTEM, RENT, &[]));
+    assert_eq!(source.readiness(&to_another).await.unwrap(), Readiness::Ready);
+    let quoted = source.guard_quote(&SPONSOR, &to_another, &at(15)).await.unwrap();
+    assert_eq!(quoted, GuardQuote::Terms(terms(RENT, true)));
+    holds(&first, &SPONSOR);
+    let quoted = source.guard_quote(&SPONSOR, &to_another, &at(15)).await.unwrap();
+    assert_eq!(quoted, GuardQuote::Terms(terms(RENT, false)));
+    assert_eq!(asked(), [1, 5, 6, 5]);
     // Another endpoint is asked for its own.
     first.answer_method(SIMULATE, error(-32_603, "Internal error"));
     let quoted = source.guard_quote(&SPONSOR, &others[0], &at(15)).await.unwrap();
     assert_eq!(quoted, GuardQuote::Terms(terms(OTHER_RENT, true)));
     assert_eq!((second.calls(RENT_OF, None), second.calls(ACCOUNTS, None)), (1, 1));
-    // Two seconds later it stands otherwise.
-    serve(&first, RENT);
-    first.report_account(&held_by(&BOB), account(SPL_TOKEN, 2_039_280, &tokens(USDC, &BOB, 0)));
+    // What a try failed with is asked for again, and what stands otherwise after two seconds.
+    first.answer_method(SIMULATE, of_slot(&json!({ "err": "AccountInUse", "logs": [] })));
+    let quoted = source.guard_quote(&SPONSOR, &others[0], &at(15)).await.unwrap();
+    assert!(matches!(quoted, GuardQuote::Refused(_)), "{quoted:?}");
+    serve(&first, RENT + 7);
+    first.report_account(&held_by(&BOB), Value::Null);
     tokio::time::sleep(Duration::from_secs(2)).await;
     let quoted = source.guard_quote(&SPONSOR, &others[0], &at(15)).await.unwrap();
-    assert_eq!(quoted, GuardQuote::Terms(terms(RENT, false)));
+    assert_eq!(quoted, GuardQuote::Terms(terms(RENT + 7, true)));
     assert_trusted(&source);
 }
 
