@@ -1,10 +1,12 @@
 # shellcheck shell=bash
 # A private PostgreSQL for one test run: fresh, on 127.0.0.1 only, gone afterwards. Source it after lib.sh; it runs nothing.
 #
-# It promises a server with the durability of a real one (fsync stays on: crashes are tested against it).
+# It promises a server that survives its own crash as a real one does, which is tested: fsync stays on, and its files outlive it.
 # It deliberately leaves every other server of the machine alone.
 
 PG_START_TRIES_MAX=20
+# In MiB: what the databases of a whole run take, twice.
+PG_MEMORY_MIN=16384
 PG_DIR=""
 PG_BIN=""
 PG_USER=""
@@ -34,9 +36,16 @@ find_postgres() {
 }
 
 # Starts the server and exports LANDFALL_TEST_POSTGRES, LANDFALL_TEST_PG_BIN and LANDFALL_TEST_PG_USER.
-start_postgres() {
+# One "for-tests" gets hundreds of databases, none for long: its files are in memory where that has room, and it has no autovacuum, which
+# would go round all of them each minute.
+start_postgres() { # [for-tests]
     need_postgres
-    PG_DIR=$(mktemp -d /tmp/landfall-postgres.XXXXXX)
+    local place=/tmp autovacuum=on
+    if [ "${1:-}" = for-tests ]; then
+        autovacuum=off
+        if [ "$(free_memory)" -ge "$PG_MEMORY_MIN" ]; then place=/dev/shm; fi
+    fi
+    PG_DIR=$(mktemp -d "$place/landfall-postgres.XXXXXX")
     choose_postgres_user
     as_postgres "$PG_BIN/initdb" --pgdata="$PG_DIR/data" --username=postgres --auth=trust --encoding=UTF8 --locale=C --no-sync \
         >"$PG_DIR/initdb.log" 2>&1 || postgres_failed initdb.log
@@ -44,6 +53,7 @@ start_postgres() {
 listen_addresses = '127.0.0.1'
 unix_socket_directories = '$PG_DIR'
 max_connections = 200
+autovacuum = $autovacuum
 END
     local try port
     for ((try = 1; try <= PG_START_TRIES_MAX; try++)); do
@@ -60,6 +70,13 @@ END
         grep -qs 'Address already in use' "$PG_DIR/server.log" || break
     done
     postgres_failed server.log
+}
+
+# In MiB, where files may be in memory.
+free_memory() {
+    local free
+    free=$(df --output=avail --block-size=1M /dev/shm 2>/dev/null | tail -n 1)
+    if [ -w /dev/shm ]; then echo "${free:-0}"; else echo 0; fi
 }
 
 # Stops the server and removes its files. Does nothing when it was never started.

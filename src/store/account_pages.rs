@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use landfall_chain::{Address, Chain};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::account::{AccountStatus, AccountType};
 use crate::identity::{IdentityStatus, IdentityType, SubStatus};

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use landfall_chain::{Address, Chain, what_of_nobody};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::account::{AccountType, NewAccount};
 use crate::identity::{DEFAULT_IDENTITY, IdentityStatus};

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use landfall_chain::{Address, Asset, AssetFacts, AssetId, Chain, Terms, TransferFee};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};

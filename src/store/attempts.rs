@@ -7,7 +7,7 @@
 use std::str::FromStr;
 
 use landfall_chain::{Address, BlockHash, BlockRef, BroadcastResponse, Chain, GuardTerms, TxId};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::store::deposits::address;
 use crate::store::error::expect_one;

@@ -9,7 +9,7 @@ use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use landfall_chain::{Address, AssetId, BlockHash, Chain, Proof, U256};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::balance::{Held, HeldAfter};
 use crate::store::deposits::{amount_bytes, amount_of};

@@ -4,7 +4,7 @@
 //! one transfer. The chain's state decides whether a wallet has a delegate, never a row.
 
 use landfall_chain::{Address, Authorization, Chain};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::store::attempts::Attempt;
 use crate::store::deposits::address;

@@ -3,7 +3,7 @@
 //! A status changes only if the row still has the old one; CONFIRMED is never left.
 
 use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Chain, Lane, TxId, TxLife, TxRef, U256};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::deposit::{Deposit, DepositId, DepositStatus, LegHash};
 use crate::store::error::expect_one;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::store::sinks::Kind;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};

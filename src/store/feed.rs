@@ -4,7 +4,7 @@
 //! Whoever sees a number sees every lower one, because only the holder of a lease writes them, one transaction after the other.
 //! The cost of a page depends on what it shows, whatever its filter and however many events there are.
 
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::event::IDENTITY_EVENT;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};

@@ -4,7 +4,7 @@
 //! twice. And what is held of it (`gas_holds`). They change in the transaction of the entry.
 
 use landfall_chain::{Address, BlockHash, BlockRef, Chain, TxId, U256};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::gas::{Bearer, Cost, Credit, EntryKind, GRANT, GasCurrency, NetworkFee, Observation, Split, Usd};
 use crate::store::attempts::Purpose;

@@ -4,7 +4,7 @@
 //! Promise: a guard is of one open reclaim at most.
 
 use landfall_chain::{Address, BlockHash, BlockRef, Chain, TxId, U256};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::store::deposits::{address, amount_of};
 use crate::store::error::expect_one;

@@ -2,7 +2,7 @@
 //!
 //! A change repeats the old status in its WHERE and writes its entry in the same transaction.
 
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::identity::{DEFAULT_IDENTITY, Identity, IdentityStatus, NewIdentity};
 use crate::store::error::expect_one;

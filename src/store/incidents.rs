@@ -1,7 +1,7 @@
 //! Incidents: at most one of a kind is open for a chain, for a deposit, or for an address and an asset.
 
 use landfall_chain::{Address, AssetId, Chain};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::deposit::{Deposit, DepositId};
 use crate::incident::{Incident, IncidentKind};

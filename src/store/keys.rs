@@ -1,6 +1,6 @@
 //! API keys by the hash of their secret, and the public keys that sign for them.
 
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::key::{Environment, PublicKey, Scopes};
 use crate::store::sql::{execute, fetch_all, statements};

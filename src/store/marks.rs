@@ -5,7 +5,7 @@
 
 use landfall_chain::{Address, AssetId, Block, BlockHash, BlockRef, Chain, Effect, IntentKey, Mark, Proof, TxId, U256};
 
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::store::deposits::{address, amount_bytes, amount_of};
 use crate::store::movements::tx_id;

@@ -4,7 +4,7 @@
 //! others accept meanwhile is counted, and nobody waits in a circle.
 
 use landfall_chain::Chain;
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::policy::{Major, Period, Policy, PolicyLimit, PolicyScope, PolicyStatus, Used};
 use crate::store::deposits::amount_of;

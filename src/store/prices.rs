@@ -1,6 +1,6 @@
 //! Prices of native currencies as they were observed; insert only.
 
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::gas::Observation;
 use crate::store::error::expect_one;

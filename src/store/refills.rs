@@ -5,7 +5,7 @@
 use std::str::FromStr;
 
 use landfall_chain::{Address, Chain, Refill, TxId, U256};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::store::attempts::{self, Attempt};
 use crate::store::deposits::{address, amount_bytes, amount_of};

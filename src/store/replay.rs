@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::store::deliveries::{self, AttemptLog};
 use crate::store::sql::{fetch_all, fetch_optional, statements};

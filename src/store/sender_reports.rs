@@ -1,7 +1,7 @@
 //! What the process that sends on a chain last reported, for the processes that do not: `status` and `health`.
 
 use landfall_chain::{Chain, U256};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_optional, statements};

@@ -3,7 +3,7 @@
 //! A sponsor is asked for by its number, and the signer says its address; a restored row gets the same one.
 
 use landfall_chain::{Address, Chain};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::store::deposits::address;
 use crate::store::error::expect_one;

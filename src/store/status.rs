@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use landfall_chain::{Chain, EndpointStatus};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::store::deliveries::Failure;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 
 use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Chain, TxId, U256};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::gas::{ChargedTo, NetworkFee, Usd};
 use crate::store::deposits::{address, amount_bytes, amount_of};

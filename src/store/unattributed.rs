@@ -8,7 +8,7 @@
 use std::ops::RangeInclusive;
 
 use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Chain, Rejected, SenderRule, TxId, U256};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::deposit::LegHash;
 use crate::store::deposits::{address, amount_bytes, amount_of};

@@ -4,7 +4,7 @@
 //! because a block was read again since: nothing is deleted for it.
 
 use landfall_chain::{AssetId, Chain};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::balance::{HeldAfter, Moved, Readings};
 use crate::deposit::Deposit;

@@ -3,7 +3,7 @@
 //!
 //! A deleted webhook keeps its row, because what was not delivered to it is held and never dropped.
 
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::deposit::DepositStatus;
 use crate::event::DEPOSIT_EVENT;

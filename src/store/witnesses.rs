@@ -4,7 +4,7 @@
 //! final. Which witness replaces which is not decided here.
 
 use landfall_chain::{Address, BlockHash, BlockRef, Chain, Payer, SenderRule, U256};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 
 use crate::deposit::{Deposit, DepositId};
 use crate::store::deposits::{DepositRow, Fits, Settleable, SettleableRow, address, amount_bytes, amount_of};

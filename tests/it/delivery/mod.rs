@@ -36,7 +36,7 @@ use landfall::store::{Connection, Db, Engine as Connected};
 use landfall::time::Pulse;
 use landfall_sim::{SimLeg, SimTx};
 use sha2::{Digest, Sha256};
-use sqlx::FromRow;
+use sqlx_macros::FromRow;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};

@@ -17,7 +17,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::harness::world::{CHAIN, World};
 
 /// An event as it stands in its table.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, sqlx::FromRow)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, sqlx_macros::FromRow)]
 pub(crate) struct EventRow {
     pub(crate) aggregateid: String,
     pub(crate) position: i64,

@@ -63,7 +63,7 @@ impl TestStore {
             }
             Engine::Postgres => {
                 let migrated = DATABASE.get_or_init(migrated_database).await;
-                (create_database(&format!("TEMPLATE {migrated}")).await, None)
+                (create_database(&format!("TEMPLATE {migrated} STRATEGY FILE_COPY")).await, None)
             }
         };
         let db = patient(open(&url).await).await;

@@ -136,6 +136,7 @@ async fn run<G: Ground>(
     let mut run = Run { ground, deployment, rng, client, account, asked, ids, set_back_at: None, tally };
     run.account = run.alices_account().await;
     let had = run.ground.sponsors_have().await;
+    run.until_available(&to_decimal(U256::from(FUNDS), DECIMALS)).await;
     run.deployment.service.take().unwrap().kill();
     let no_rates = "environment = \"test\"\nip_requests_per_sec = 0\nkey_requests_per_sec = 0";
     run.replace_in_config("environment = \"test\"", no_rates);
@@ -219,7 +220,7 @@ impl<G: Ground> Run<'_, G> {
     }
 
     async fn get(&self, api: &str, path: &str) -> (u16, Value) {
-        let request = self.client.get(format!("{api}{path}")).bearer_auth(&self.deployment.key);
+        let request = self.client.get(format!("{api}{path}")).bearer_auth(&self.deployment.key).timeout(LANDING_TIME);
         let answer = request.send().await.unwrap();
         let status = answer.status().as_u16();
         (status, serde_json::from_str(&answer.text().await.unwrap()).unwrap())
@@ -496,6 +497,7 @@ impl<G: Ground> Run<'_, G> {
                 return;
             }
             assert!(begun.elapsed() < STANDSTILL_MAX, "{balances}\n{}", self.log());
+            self.ground.mine().await;
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
