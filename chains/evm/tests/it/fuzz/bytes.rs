@@ -208,7 +208,7 @@ fn spoiler(fault: &Fault, mut turns_before: usize, corpus: &Arc<Corpus>) -> Spoi
 fn a_spoilt_body_is_an_error_or_the_truth() {
     let (corpus, door) = (Arc::new(Corpus::new()), RefCell::new(Door::open()));
     let input = (0..corpus.small, select(&Ask::ALL), 0..2_usize, fault());
-    let counts = Counts { bounded: 2_000, full: 200_000 };
+    let counts = Counts { bounded: 1_000, full: 200_000 };
     let tally = fuzz("spoilt bodies", &counts, &input, |(fixture, ask, turn, fault)| {
         let case = Case::true_one(&corpus, &corpus.fixtures[fixture], ask);
         let outcome = case.put(&mut door.borrow_mut(), &case.texts(), || Some(spoiler(&fault, turn, &corpus)))?;
@@ -226,7 +226,7 @@ fn noise_in_the_place_of_a_result_is_an_error_or_the_truth() {
     let noise = vec(select(&WORDS), 0..30).prop_map(|words| words.concat());
     let input =
         (0..corpus.small, select(&Ask::ALL), any::<Index>(), prop_oneof![noise, ".{0,60}", "\"0x[0-9a-fx]{0,70}\""]);
-    let counts = Counts { bounded: 2_000, full: 100_000 };
+    let counts = Counts { bounded: 1_000, full: 100_000 };
     fuzz("noise as a result", &counts, &input, |(fixture, ask, at, noise)| {
         let case = Case::true_one(&corpus, &corpus.fixtures[fixture], ask);
         let mut texts = case.texts();

@@ -86,7 +86,7 @@ fn headers() -> impl Strategy<Value = Header> {
 #[test]
 fn a_header_is_read_as_it_was_written() {
     let (network, door) = (listing(Chain::EthereumMainnet), RefCell::new(Door::open()));
-    let counts = Counts { bounded: 2_000, full: 100_000 };
+    let counts = Counts { bounded: 1_000, full: 100_000 };
     fuzz("random headers", &counts, &headers(), |header| {
         let mut json = serde_json::to_value(&header).unwrap();
         json["hash"] = json!(header.hash_slow());
@@ -250,7 +250,7 @@ fn a_text_is_read_exactly_when_it_means_the_same() {
     let fields: Vec<&'static str> = [QUANTITIES.as_slice(), &DATA].concat();
     let texts: Vec<(&'static str, String)> = fields.iter().map(|field| (*field, text(field))).collect();
     let input = select(texts).prop_flat_map(|(field, text)| (Just(field), respelled(text)));
-    let counts = Counts { bounded: 2_000, full: 200_000 };
+    let counts = Counts { bounded: 1_000, full: 200_000 };
     let tally = fuzz("texts of numbers and bytes", &counts, &input, |(field, put)| {
         let is_data = DATA.contains(&field);
         let same = meaning(&put, is_data).is_some_and(|value| Some(value) == meaning(&text(field), is_data));

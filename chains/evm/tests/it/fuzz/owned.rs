@@ -127,7 +127,7 @@ impl Lie {
 fn a_false_proof_is_refused_or_the_truth() {
     let (door, corpus, accounts) = (RefCell::new(Door::open()), Corpus::new(), Accounts::recorded());
     let blocks = accounts.blocks();
-    let counts = Counts { bounded: 1_000, full: 150_000 };
+    let counts = Counts { bounded: 500, full: 150_000 };
     let input = (0..2_usize, vec(select(&OWNERS), 1..=3), vec(lie(), 0..=2));
     let tally = fuzz("account proofs", &counts, &input, |(at, owners, lies)| {
         let mut answers = vec![(HEADER, accounts.header_of(at))];

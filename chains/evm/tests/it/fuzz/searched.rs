@@ -115,7 +115,7 @@ fn spoil(text: &mut String, at: Index, character: usize) {
 fn a_search_is_refused_or_passes_over_nothing_that_was_shown() {
     let (corpus, fixtures) = fixtures();
     let doors: Vec<RefCell<Door>> = fixtures.iter().map(|_| RefCell::new(Door::open())).collect();
-    let counts = Counts { bounded: 1_000, full: 200_000 };
+    let counts = Counts { bounded: 500, full: 200_000 };
     let character = prop::option::weighted(0.2, (any::<Index>(), 0..CHARACTERS.len()));
     let input = (0..fixtures.len(), any::<Index>(), vec(lie(), 0..=2), character);
     let tally = fuzz("searches by logs", &counts, &input, |(at, who, lies, character)| {

@@ -36,7 +36,7 @@ fn run(what: &str, counts: &Counts, asks: &'static [Ask]) -> Tally {
 
 #[test]
 fn a_changed_block_is_refused_or_has_exactly_its_legs() {
-    let tally = run("changed blocks", &Counts { bounded: 3_000, full: 600_000 }, &[Ask::Blocks]);
+    let tally = run("changed blocks", &Counts { bounded: 1_500, full: 600_000 }, &[Ask::Blocks]);
     // Of 3000 some hundred change nothing that counts; were none accepted, nothing would have been tested.
     assert!(tally[&format!("Blocks {TRUE}")] > 100, "{tally:?}");
     let hit = |name: &&str| tally.contains_key(&format!("by {name}"));
@@ -47,7 +47,7 @@ fn a_changed_block_is_refused_or_has_exactly_its_legs() {
 #[test]
 fn a_changed_header_is_refused_or_true() {
     let tally =
-        run("changed headers", &Counts { bounded: 2_000, full: 100_000 }, &[Ask::Headers, Ask::Tip, Ask::FinalAt]);
+        run("changed headers", &Counts { bounded: 1_000, full: 100_000 }, &[Ask::Headers, Ask::Tip, Ask::FinalAt]);
     for ask in [Ask::Headers, Ask::Tip, Ask::FinalAt] {
         assert!(tally[&format!("{ask:?} {TRUE}")] > 10, "{tally:?}");
     }
