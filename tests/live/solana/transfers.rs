@@ -331,6 +331,21 @@ async fn are_not_signed(bench: &Bench, token: &Token) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_account_that_its_recipient_gave_away_is_not_paid() {
+    let bench = Bench::new(Engine::Sqlite, (TOKEN, "spl_token")).await;
+    let (stage, token, carol, mallory) = (&bench.stage, bench.token, Keypair::new(), Keypair::new().pubkey());
+    let (payer, account) = (stage.cluster.payer.pubkey(), token.ata(&carol.pubkey()));
+    let calls = [token.make_ata(&payer, &carol.pubkey()), token.hand_over(&account, &carol.pubkey(), &mallory)];
+    stage.send(&calls, &[&carol]).await;
+    let id = bench.send(1, ("TOK", "2.5"), &carol.pubkey()).await;
+    let why = format!("belongs to {mallory} now");
+    let is_kept = |explained: &String| explained.contains("DESTINATION_REFUSED") && explained.contains(&why);
+    stage.until("a reason", || stage.ok(&["transfer", "explain", &id]), is_kept).await;
+    assert_eq!(bench.explained(&id)["intents"], json!([]), "nothing is signed");
+    assert_eq!(stage.cluster.tokens(&account).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_recipient_that_demands_a_memo_is_paid_with_one() {
     let bench = Bench::new(Engine::Sqlite, (TOKEN_2022, "token_2022")).await;
     let (token, carol) = (bench.token, Keypair::new());

@@ -239,7 +239,10 @@ async fn quote_of(
     let rent = if is_paid { rent.saturating_add(1) } else { rent };
     let paid: Vec<WireFee> = ask(endpoint, FEES, json!([written])).await?;
     let compute_price = fees::price(paid.into_iter().map(|fee| fee.prioritization_fee).collect());
-    let Target { demands_memo: memo, is_missing: makes_account } = target_of(endpoint, lately, intent).await?;
+    let Target { demands_memo: memo, is_missing: makes_account } = match target_of(endpoint, lately, intent).await? {
+        Ok(target) => target,
+        Err(why) => return Ok(GuardQuote::Refused(why)),
+    };
     let tried = GuardTerms { blockhash, rent, compute_limit: fees::LIMIT_MAX, compute_price: 0, memo, makes_account };
     let raw = guard::unsigned(&Guarded { sponsor, intent: intent.clone(), terms: tried });
     let raw = raw.map_err(|error| SolanaError::NoPayment { chain: endpoint.chain, error })?;
@@ -340,16 +343,21 @@ async fn rent(endpoint: &Endpoint, lately: &LatelyRead) -> Result<u64, SolanaErr
     Ok(rent)
 }
 
-/// How the account stands that is paid.
-async fn target_of(endpoint: &Endpoint, lately: &LatelyRead, intent: &Intent) -> Result<Target, SolanaError> {
+/// How the account stands that is paid, or why nothing is paid there.
+async fn target_of(
+    endpoint: &Endpoint,
+    lately: &LatelyRead,
+    intent: &Intent,
+) -> Result<Result<Target, String>, SolanaError> {
     let wrong = |error| SolanaError::NoPayment { chain: endpoint.chain, error };
-    let Some((mint, program)) = token::token(intent).map_err(wrong)? else { return Ok(Target::default()) };
+    let Some((mint, program)) = token::token(intent).map_err(wrong)? else { return Ok(Ok(Target::default())) };
     let [_, target] = token::accounts(intent, &mint, program).map_err(wrong)?.map(Address::Solana);
     if let Some(target) = lately.targets.get(&(endpoint.index, target)) {
-        return Ok(target);
+        return Ok(Ok(target));
     }
     let account = accounts_of(endpoint, &[target]).await?.into_iter().flatten().next();
-    Ok(Target::of(account.as_ref(), program))
+    let why = account.as_ref().and_then(|account| standing::not_of(&intent.destination, account));
+    Ok(why.map_or_else(|| Ok(Target::of(account.as_ref(), program)), Err))
 }
 
 /// Whether the simulation failed because the sponsor owns too little: it pays the fee, its account is the first, and the
@@ -409,12 +417,13 @@ async fn readiness(source: &SolanaSource, intent: &Intent) -> Result<Readiness, 
                     if let Some(why) = unsendable(endpoint, mint, program, decimals)? {
                         return Ok(not_ready(&format!("mint {}: {why}", intent.asset)));
                     }
-                    let target_stands = Target::of(target, program);
+                    let unpayable = standing::unpayable_token(intent, [source, target]);
+                    let stands = Target::of(target, program);
                     // Who makes an account pays for it, so whether one is missing is asked each time.
-                    if let Some(key) = keys.last().filter(|_| !target_stands.is_missing) {
-                        lately.targets.keep((endpoint.index, *key), target_stands);
+                    if let Some(key) = keys.last().filter(|_| unpayable.is_none() && !stands.is_missing) {
+                        lately.targets.keep((endpoint.index, *key), stands);
                     }
-                    standing::unpayable_token(intent, [source, target])
+                    unpayable
                 }
             };
             Ok(unpayable.map_or(Readiness::Ready, |(what, why)| Readiness::Unpayable(what, why)))

@@ -104,10 +104,21 @@ pub(super) fn unpayable_token(intent: &Intent, [source, target]: [Option<&Accoun
         let why = format!("the associated account of {payer} has {held} base units, and {amount} are to be paid");
         return Some((Unpayable::Funds, why));
     }
+    if let Some(why) = target.and_then(|target| not_of(destination, target)) {
+        return Some((Unpayable::Destination, why));
+    }
     if is_frozen(target) {
         return Some((Unpayable::Destination, format!("the associated account of {destination} is frozen")));
     }
     is_frozen(source).then(|| (Unpayable::Refused, format!("the associated account of {payer} is frozen")))
+}
+
+/// Why the account at the recipient's associated address is not the recipient's: its owner may have given it away
+/// (`SetAuthority`), and what comes there is another's.
+pub(super) fn not_of(destination: &Address, target: &Account) -> Option<String> {
+    TokenProgram::of(&target.owner)?;
+    let owner = target.data.get(OWNER..AMOUNT).and_then(|owner| Some(Address::Solana(owner.try_into().ok()?)))?;
+    (owner != *destination).then(|| format!("the associated account of {destination} belongs to {owner} now"))
 }
 
 /// Whether a token account takes no payment without a memo in front of it.
@@ -193,12 +204,27 @@ mod tests {
         let what = |source: Option<&Account>, target: Option<&Account>| {
             unpayable_token(&intent, [source, target]).map(|(what, _)| what)
         };
+        let of_recipient = |state| {
+            let mut account = tokens(0, state, &[]);
+            account.data[OWNER..AMOUNT].copy_from_slice(intent.destination.as_bytes());
+            account
+        };
         assert_eq!(what(Some(&enough), None), None);
-        assert_eq!(what(Some(&enough), Some(&tokens(0, 1, &[]))), None);
+        assert_eq!(what(Some(&enough), Some(&of_recipient(1))), None);
         assert_eq!(what(Some(&tokens(4, 1, &[])), None), Some(Unpayable::Funds));
         assert_eq!(what(None, None), Some(Unpayable::Funds));
-        assert_eq!(what(Some(&enough), Some(&tokens(0, FROZEN, &[]))), Some(Unpayable::Destination));
+        assert_eq!(what(Some(&enough), Some(&of_recipient(FROZEN))), Some(Unpayable::Destination));
         assert_eq!(what(Some(&tokens(5, FROZEN, &[])), None), Some(Unpayable::Refused));
+    }
+
+    #[test]
+    fn nothing_is_paid_to_an_account_that_was_given_to_another() {
+        let (intent, given) = (intent([9; 32], true), tokens(0, 1, &[]));
+        let (what, why) = unpayable_token(&intent, [Some(&tokens(5, 1, &[])), Some(&given)]).unwrap();
+        let owner = Address::Solana([7; 32]);
+        assert!(what == Unpayable::Destination && why.ends_with(&format!("belongs to {owner} now")), "{why}");
+        // Lamports that somebody sent there before it is made are no account of a token.
+        assert_eq!(not_of(&intent.destination, &account(&SYSTEM.to_string(), given.data)), None);
     }
 
     #[test]

@@ -287,6 +287,23 @@ async fn rent_and_an_account_that_is_there_are_not_asked_for_twice_by_payments_t
 }
 
 #[tokio::test]
+async fn an_account_that_its_recipient_gave_away_is_paid_neither_at_first_nor_by_a_later_attempt() {
+    let (first, _second, source) = paying().await;
+    fund(&first);
+    let given = account(SPL_TOKEN, 2_039_280, &tokens(USDC, &SPONSOR, 0));
+    first.report_account(&held_by(&BOB), given);
+    let why = format!("belongs to {SPONSOR} now");
+    let found = source.readiness(&of_token()).await.unwrap();
+    let Readiness::Unpayable(Unpayable::Destination, said) = found else { panic!("{found:?}") };
+    assert!(said.ends_with(&why), "{said}");
+    let quoted = source.guard_quote(&SPONSOR, &of_token(), &at(15)).await.unwrap();
+    let GuardQuote::Refused(said) = quoted else { panic!("{quoted:?}") };
+    assert!(said.ends_with(&why), "{said}");
+    assert_eq!(first.calls(SIMULATE, None), 0, "nothing is tried");
+    assert_trusted(&source);
+}
+
+#[tokio::test]
 async fn what_became_of_a_try_is_no_failure_of_the_endpoint_and_says_whose_lamports_are_too_few() {
     let (first, second, source) = paying().await;
     let refused = |text: &str| GuardQuote::Refused(text.to_owned());
