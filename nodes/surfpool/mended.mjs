@@ -6,17 +6,17 @@
 //
 // Its own: which slots hold a block (one empty slot in 20 is skipped), previousBlockhash, parentSlot, blockHeight; what
 // is confirmed and final, and that by `getSlot`, `getBlockHeight`, `getLatestBlockhash`, `getBlocks`, `getBlock`,
-// `getTransaction`, `getSignatureStatuses`, `getSignaturesForAddress` alike, and what is final by `getMultipleAccounts`; leaps of `blockTime`, which
-// programs do not see.
+// `getTransaction`, `getSignatureStatuses`, `getSignaturesForAddress` alike; what is final by `getMultipleAccounts`, too; leaps
+// of `blockTime`, which programs do not see.
 // Put right: `blockTime` (seconds and not kiloseconds), the codes -32001 (before the first slot), -32004 (not there yet), -32007
 // (skipped), -32015 (transaction version), -32016 (minContextSlot), -32020 (signature unknown); token balances of accounts that
 // have no lamports left; fees, from which surfpool leaves out the price of compute units that it takes; batches of calls.
 // A block's blockhash is the one that surfpool named as the newest in its slot, so that who signs with it is served; where that was
 // missed it is made up, and surfpool takes no transaction with it.
 // Left as it is: all transactions, their balances and errors, in the slot and order in which surfpool ran them; other
-// accounts and balances, and those at `confirmed`, which are always the newest; `getLatestBlockhash` at `processed`, which is surfpool's own: transactions are signed
-// with that one, and nobody else may ask for it. There are no forks, no votes and no holes here: those need a node that is
-// made up.
+// accounts and balances, and those that are asked for as confirmed, which are always the newest; `getLatestBlockhash` at
+// `processed`, which is surfpool's own: transactions are signed with that one, and nobody else may ask for it. There are no
+// forks, no votes and no holes here: those need a node that is made up.
 import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import { base58 } from "./base58.mjs";
